@@ -14,8 +14,8 @@ const output = {
   codeSplitting: {
     groups: [
       { name: 'core', test: /core\.mjs$/ },
-      { name: 'arrays', test: /web\/src\/(arrays\/(?!hessian)|core\/(?!factor|load\.|own-wasm)|layers\/)/ },
-      { name: 'opening', test: /web\/src\/(files\/(bytes|handle|url|open)|formats\/(tensors|statistics|signatures|\w+\/signature|onnx\/targets))\./ },
+      { name: 'arrays', test: /web\/src\/(arrays\/(?!hessian)|core\/(?!factor|load\.|own-wasm)|search\/(vector-index|search-types|float-search|best|vectors)\.)/ },
+      { name: 'opening', test: /web\/src\/formats\/(files\/(bytes|handle|url|open)|(tensors|statistics|signatures|\w+\/signature|onnx\/targets))\./ },
     ],
   },
 };
@@ -25,9 +25,9 @@ const output = {
  * find it.
  */
 export const worker = {
-  input: 'web/src/runner/worker.ts',
+  input: 'web/src/worker.ts',
   external: [/^node:/],
-  output: { file: 'web/src/runner/scalepoint-worker.js', format: 'esm' },
+  output: { file: 'web/src/workers/scalepoint-worker.js', format: 'esm' },
 };
 
 /** The file that runs models in a page or a process of the command line, without imports. It is written next to the file that starts it. */
@@ -45,7 +45,7 @@ const light = {
   name: 'light modules',
   buildStart() {
     for (const module of ['result-name', 'save-tensors']) {
-      this.emitFile({ type: 'chunk', name: 'empty', id: `web/src/model/${module}.ts`, preserveSignature: false });
+      this.emitFile({ type: 'chunk', name: 'empty', id: `web/src/convert/${module}.ts`, preserveSignature: false });
     }
   },
   generateBundle(_options, bundle) {

@@ -1,8 +1,8 @@
 import { deflateRawSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { ScalepointError } from '../../web/src/core/errors.js';
-import type { ByteSource } from '../../web/src/files/bytes.js';
-import { openSource } from '../../web/src/files/open.js';
+import type { ByteSource } from '../../web/src/formats/files/bytes.js';
+import { openSource } from '../../web/src/formats/files/open.js';
 import { openNpy } from '../../web/src/formats/npy/header.js';
 import { openPytorch } from '../../web/src/formats/pytorch/open.js';
 import { readSafetensors, type TensorInfo, tensorBytes } from '../../web/src/formats/safetensors/header.js';

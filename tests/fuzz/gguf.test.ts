@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { ScalepointError } from '../../web/src/core/errors.js';
-import { openSource } from '../../web/src/files/open.js';
+import { openSource } from '../../web/src/formats/files/open.js';
 import { type GgufHeader, readGguf } from '../../web/src/formats/gguf/header.js';
 import { layoutGguf } from '../../web/src/formats/gguf/layout.js';
 import { ggufTargets } from '../../web/src/formats/gguf/targets.js';

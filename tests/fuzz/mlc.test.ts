@@ -2,8 +2,8 @@
 // their shard and share no bytes, or refused by a ScalepointError.
 import { expect, it } from 'vitest';
 import { ScalepointError } from '../../web/src/core/errors.js';
-import type { ByteSource } from '../../web/src/files/bytes.js';
-import { openSource } from '../../web/src/files/open.js';
+import type { ByteSource } from '../../web/src/formats/files/bytes.js';
+import { openSource } from '../../web/src/formats/files/open.js';
 import { mlcTensors, openMlc } from '../../web/src/formats/mlc/open.js';
 import { type Damage, mutate, someWord } from './mutate.js';
 import { filesOf, random, seedOf } from './rounds.js';

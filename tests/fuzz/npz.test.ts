@@ -1,7 +1,7 @@
 import { deflateRawSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { ScalepointError } from '../../web/src/core/errors.js';
-import { openSource } from '../../web/src/files/open.js';
+import { openSource } from '../../web/src/formats/files/open.js';
 import { readArrays } from '../../web/src/formats/onnx/run/npz.js';
 import { npy, zip } from '../web/support/npz.js';
 import { filesOf, random, seedOf } from './rounds.js';

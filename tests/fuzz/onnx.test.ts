@@ -1,7 +1,7 @@
 import { inspectModel, type PlanOptions, planModel, quantizeModel, ScalepointError } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import { onnxTargets } from '../../web/src/formats/onnx/targets.js';
-import { rangesFile } from '../../web/src/language/ranges-file.js';
+import { rangesFile } from '../../web/src/formats/ranges-file.js';
 import * as onnx from '../web/formats/onnx/encoder.js';
 import { filesOf, random, seedOf } from './rounds.js';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { ScalepointError } from '../../web/src/core/errors.js';
-import { openSource } from '../../web/src/files/open.js';
+import { openSource } from '../../web/src/formats/files/open.js';
 import { openShards, readIndex } from '../../web/src/formats/safetensors/shards.js';
 import { mutate, someWord } from './mutate.js';
 import { filesOf, random, seedOf } from './rounds.js';

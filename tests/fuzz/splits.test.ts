@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { ScalepointError } from '../../web/src/core/errors.js';
-import { openSource } from '../../web/src/files/open.js';
+import { openSource } from '../../web/src/formats/files/open.js';
 import { gguf } from '../../web/src/formats/gguf/gguf.js';
 import { ggufFile, type Pair } from '../web/support/tiny-llama.js';
 import { filesOf, random, seedOf } from './rounds.js';

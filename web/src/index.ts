@@ -8,6 +8,8 @@ export type { PackedCodebookTensor } from './arrays/codebook.js';
 export type { CompareEachOptions } from './arrays/compare.js';
 export type { CompareOptions, ErrorSum } from './arrays/error-sum.js';
 export type { Histogram, HistogramOptions } from './arrays/histogram.js';
+export type { ActivationOptions, Importance, ImportanceFileOptions } from './arrays/importance.js';
+export type { FloatLinearOptions, ForwardOptions, Layer, LinearOptions } from './arrays/layer.js';
 export type { PackedTensor } from './arrays/linear.js';
 export type { ObserveOptions, Observer, ObserverOptions } from './arrays/observer.js';
 export type {
@@ -56,8 +58,6 @@ export type { WasmArray, WasmArrayOf } from './core/wasm-array.js';
 export type { WorkerLike } from './core/worker-like.js';
 export { openIndex } from './instance/open-index.js';
 export { load, type Scalepoint } from './instance/scalepoint.js';
-export type { ActivationOptions, Importance, ImportanceFileOptions } from './layers/importance.js';
-export type { FloatLinearOptions, ForwardOptions, Layer, LinearOptions } from './layers/layer.js';
 export type {
   AddOptions,
   FetchVectors,
@@ -74,5 +74,5 @@ export type {
   VectorId,
   VectorIndex,
   VectorMetric,
-} from './layers/search-types.js';
-export type { ByteVectors, VectorInput } from './layers/vectors.js';
+} from './search/search-types.js';
+export type { ByteVectors, VectorInput } from './search/vectors.js';

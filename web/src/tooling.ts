@@ -4,8 +4,20 @@
  */
 import type { ModelPlan } from './model.js';
 
-export { filesBeside, isFileBeside } from './conversions/huggingface/files.js';
-export { converters } from './conversions/registry.js';
+export { filesBeside, isFileBeside } from './architectures/huggingface/files.js';
+export { converters } from './architectures/registry.js';
+export type { ComparedTensor } from './convert/compare.js';
+export type { SizePoint, TypeFit } from './convert/fit.js';
+export { folderRank, modelInFolder, onnxFolder, pipelineIndex, pipelinePart } from './convert/folder.js';
+export { urlOfText } from './convert/given-input.js';
+export { ruleFrom, rulesFrom, rulesText } from './convert/mixture-rules.js';
+export { type Preset, presets } from './convert/names.js';
+export type { ModelTotals } from './convert/plan.js';
+export { withOptions } from './convert/plan-model.js';
+export { readPlanned } from './convert/read-planned.js';
+export { isModelStart, modelStartBytes } from './convert/recognize.js';
+export { checkFits, checkPlan } from './convert/saved-plan.js';
+export { writeSidecar } from './convert/write-sidecar.js';
 export { maxWorkers } from './core/check-workers.js';
 export { problemOf } from './core/errors.js';
 export { grouped } from './core/groups.js';
@@ -33,6 +45,8 @@ export {
   without,
 } from './core/option-problem.js';
 export { show } from './core/show.js';
+export { languageArchitectures, type OutputsKind, outputsKind } from './evaluate/outputs.js';
+export { momentsEnd, rangesEnd } from './evaluate/statistics-output.js';
 export type { Finding, FormatInfo, MetadataValue, Target } from './formats/format.js';
 export { towerArchitecture } from './formats/gguf/signature.js';
 export { mostShare } from './formats/held-back.js';
@@ -65,20 +79,6 @@ export type {
   RunReport,
   UnreachedWeight,
 } from './formats/run.js';
-export type { ComparedTensor } from './model/compare.js';
-export type { SizePoint, TypeFit } from './model/fit.js';
-export { folderRank, modelInFolder, onnxFolder, pipelineIndex, pipelinePart } from './model/folder.js';
-export { urlOfText } from './model/given-input.js';
-export { ruleFrom, rulesFrom, rulesText } from './model/mixture-rules.js';
-export { type Preset, presets } from './model/names.js';
-export { languageArchitectures, type OutputsKind, outputsKind } from './model/outputs.js';
-export type { ModelTotals } from './model/plan.js';
-export { withOptions } from './model/plan-model.js';
-export { readPlanned } from './model/read-planned.js';
-export { isModelStart, modelStartBytes } from './model/recognize.js';
-export { checkFits, checkPlan } from './model/saved-plan.js';
-export { momentsEnd, rangesEnd } from './model/statistics-output.js';
-export { writeSidecar } from './model/write-sidecar.js';
 
 /** The loss of a result of a given size. */
 export type ModelFit = NonNullable<ModelPlan['fit']>;

@@ -1,7 +1,7 @@
 // --imatrix, --include-weights and --exclude-weights.
 import { readFile, writeFile } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
-import { openSource } from '../../../web/src/files/open.js';
+import { openSource } from '../../../web/src/formats/files/open.js';
 import { readGguf } from '../../../web/src/formats/gguf/header.js';
 import { quantizeModel } from '../../../web/src/model.js';
 import { activationsOf, matrixFile } from '../support/importance.js';

@@ -38,7 +38,7 @@ beforeAll(async () => {
   });
   for (const name of ['arrays-simd', 'arrays-scalar', 'core-simd', 'core-scalar'])
     await cp(join(source, `core/${name}.wasm`), join(folder, `bundle/${name}.wasm`));
-  await cp(join(source, 'runner/scalepoint-worker.js'), join(folder, 'bundle/scalepoint-worker.js'));
+  await cp(join(source, 'workers/scalepoint-worker.js'), join(folder, 'bundle/scalepoint-worker.js'));
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
 

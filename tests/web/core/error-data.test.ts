@@ -2,8 +2,8 @@
 import { errorFrom, load, ScalepointError } from 'scalepoint';
 import { inspectModel, loadTensors, quantizeModel } from 'scalepoint/model';
 import { expect, it } from 'vitest';
-import { failureOf } from '../../../web/src/runner/messages.js';
-import { TaskError } from '../../../web/src/runner/task.js';
+import { TaskError } from '../../../web/src/convert/task.js';
+import { failureOf } from '../../../web/src/workers/messages.js';
 import { rejectionOf, safetensors, weights } from '../support/models.js';
 import { thrownBy } from '../support/support.js';
 

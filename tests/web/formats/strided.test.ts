@@ -1,6 +1,6 @@
 // Arrays at strides: every element in its place, whatever the shape, in bounded memory.
 import { expect, it } from 'vitest';
-import { openSource } from '../../../web/src/files/open.js';
+import { openSource } from '../../../web/src/formats/files/open.js';
 import { columnMajorStrides, rowMajorStrides, StridedReader } from '../../../web/src/formats/strided.js';
 
 /** Writes the number of each element, counted row by row, in column-major order. */

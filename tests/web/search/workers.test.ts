@@ -17,7 +17,7 @@ const inNode = typeof Worker === 'undefined';
 
 /** A worker of this package that the test can end. */
 async function madeWorker(made: { terminate(): unknown }[]): Promise<NonNullable<SearchManyOptions['worker']>> {
-  const url = new URL('../../../web/src/runner/scalepoint-worker.js', import.meta.url);
+  const url = new URL('../../../web/src/workers/scalepoint-worker.js', import.meta.url);
   const { Worker: Thread } = inNode ? await import('node:worker_threads') : { Worker: undefined };
   return () => {
     const worker = Thread === undefined ? new Worker(url, { type: 'module' }) : new Thread(url);

@@ -1,8 +1,8 @@
 // Shared by the tests of decoders: a tiny model of an architecture, converted, beside a table written by hand, and its logits in llama.cpp
 // beside a forward pass in float64 that knows Hugging Face's definitions only.
 import { describe, expect, it } from 'vitest';
-import { convertHuggingface } from '../../../web/src/conversions/huggingface/convert.js';
-import type { Conversion } from '../../../web/src/conversions/recipe.js';
+import { convertHuggingface } from '../../../web/src/architectures/huggingface/convert.js';
+import type { Conversion } from '../../../web/src/architectures/recipe.js';
 import { furthest, type Keys, largest } from './decoder-tables.js';
 import { type Decoder, decoderLogits } from './forward.js';
 import { NativeModel } from './llama-run.js';

@@ -1,6 +1,6 @@
 // Which input goes to which target, derived from the registries of formats, layouts and conversions: the table of the guide, and the pairs that
 // a test tries.
-import { convertersFrom } from '../../../web/src/conversions/registry.js';
+import { convertersFrom } from '../../../web/src/architectures/registry.js';
 import type { Format } from '../../../web/src/formats/format.js';
 import { formatNamed, formats } from '../../../web/src/formats/registry.js';
 import { layouts, writerFor } from '../../../web/src/formats/safetensors/layouts/registry.js';

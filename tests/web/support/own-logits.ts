@@ -1,8 +1,9 @@
 // The logits that our own forward pass finds.
-import type { RunnableLanguage } from '../../../web/src/language/evaluate.js';
-import { judgedLanguage } from '../../../web/src/language/evaluate.js';
-import { withLanguage } from '../../../web/src/model/language.js';
-import { withModel } from '../../../web/src/model/open.js';
+
+import { withModel } from '../../../web/src/convert/open.js';
+import type { RunnableLanguage } from '../../../web/src/evaluate/evaluate.js';
+import { judgedLanguage } from '../../../web/src/evaluate/evaluate.js';
+import { withLanguage } from '../../../web/src/evaluate/language.js';
 
 /** Logits behind each token of a text. @param file a GGUF file */
 export async function ownLogits(

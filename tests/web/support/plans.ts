@@ -1,8 +1,8 @@
 // Plans of formats as tests look at them.
 
-import type { Part } from '../../../web/src/codecs/codec.js';
-import { partsOf } from '../../../web/src/codecs/registry.js';
 import type { Note } from '../../../web/src/core/note.js';
+import type { Part } from '../../../web/src/formats/codecs/codec.js';
+import { partsOf } from '../../../web/src/formats/codecs/registry.js';
 import { type FilePlan, madeBytes, type PlannedTensor, type SourceTensor } from '../../../web/src/formats/format.js';
 import type { GgufHeader } from '../../../web/src/formats/gguf/header.js';
 import type { GgufChoices } from '../../../web/src/formats/gguf/options.js';

@@ -1,5 +1,5 @@
 // Carries out recipes in the plainest way, and writes F32 GGUF files of them. It shares no code with what carries them out in the package.
-import type { Conversion, Folder, Recipe } from '../../../web/src/conversions/recipe.js';
+import type { Conversion, Folder, Recipe } from '../../../web/src/architectures/recipe.js';
 import type { GgufKey } from '../../../web/src/formats/gguf/pairs.js';
 import { ggufFile, type Pair, type Scalar, type ValueType } from './tiny-llama.js';
 

@@ -1,6 +1,6 @@
 // Tables of tensors as tests write them by hand: the name in the folder, the name in GGUF, the shape in the folder, and changes on the way.
 import { expect } from 'vitest';
-import type { Conversion, Recipe } from '../../../web/src/conversions/recipe.js';
+import type { Conversion, Recipe } from '../../../web/src/architectures/recipe.js';
 import { elements, type Weight } from './recipes.js';
 import { Maker } from './tiny-huggingface.js';
 

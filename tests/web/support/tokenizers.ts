@@ -3,10 +3,10 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
 import { beforeEach } from 'vitest';
-import { Config } from '../../../web/src/conversions/huggingface/config.js';
-import { readTokenizer } from '../../../web/src/conversions/huggingface/tokenizer.js';
-import type { TokenizerInput } from '../../../web/src/conversions/huggingface/tokenizer-input.js';
-import type { Conversion } from '../../../web/src/conversions/recipe.js';
+import { Config } from '../../../web/src/architectures/huggingface/config.js';
+import { readTokenizer } from '../../../web/src/architectures/huggingface/tokenizer.js';
+import type { TokenizerInput } from '../../../web/src/architectures/huggingface/tokenizer-input.js';
+import type { Conversion } from '../../../web/src/architectures/recipe.js';
 import { NativeModel } from './llama-run.js';
 import { folderOf, vocabularyFile } from './recipes.js';
 

@@ -1,7 +1,7 @@
 // Workers of Node whose system behaves as a test wants.
 import { Worker } from 'node:worker_threads';
 
-const workerFile = new URL('../../../web/src/runner/scalepoint-worker.js', import.meta.url);
+const workerFile = new URL('../../../web/src/workers/scalepoint-worker.js', import.meta.url);
 
 /**
  * Makes workers that first run some code, in which `fs` is Node's module, whose functions it may replace.

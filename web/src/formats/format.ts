@@ -2,10 +2,11 @@
  * The interface of file formats. A format is one folder beside this file, and a line each in registry.ts and signatures.ts. Options and
  * help of the command line, lists of the page and error messages all read its description from here.
  */
-import type { CastType } from '../codecs/cast.js';
-import type { Form, Part, Role, SetsCut } from '../codecs/codec.js';
+
 import type { Note } from '../core/note.js';
-import type { ByteSource, FileInput, OptionFile } from '../files/bytes.js';
+import type { CastType } from './codecs/cast.js';
+import type { Form, Part, Role, SetsCut } from './codecs/codec.js';
+import type { ByteSource, FileInput, OptionFile } from './files/bytes.js';
 import type { OptionTable, PlanChoices } from './options.js';
 import type { Reason } from './reason.js';
 import type { ModelRuns, OutputJudge, OutputRunOptions, RunOptions, RunReport } from './run.js';

@@ -1,6 +1,6 @@
 /** Reads packed files of zip archives. */
 import { ScalepointError } from '../core/errors.js';
-import { allocate, type ByteSource, checkRange, quoted } from '../files/bytes.js';
+import { allocate, type ByteSource, checkRange, quoted } from './files/bytes.js';
 import type { PlacedEntry } from './zip.js';
 
 function bad(message: string, byteOffset: number): never {

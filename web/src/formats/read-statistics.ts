@@ -1,5 +1,5 @@
 /** Reads the statistics that options name: importance matrices, and files of second moments with code that is loaded for them alone. */
-import type { OptionFile } from '../files/bytes.js';
+import type { OptionFile } from './files/bytes.js';
 import type { ReadOptionFile } from './format.js';
 import { importanceIn } from './gguf/importance-matrix.js';
 import { inFile } from './shards.js';

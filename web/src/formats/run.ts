@@ -1,6 +1,6 @@
 /** Types for running two models and comparing their outputs, shared by formats that can be run. */
 import type { ErrorMeasures } from '../core/measure.js';
-import type { ByteSource, FileInput } from '../files/bytes.js';
+import type { ByteSource, FileInput } from './files/bytes.js';
 import type { ActivationRanges } from './statistics.js';
 
 /** An input as an array. Numbers are converted to the type that the model takes. */

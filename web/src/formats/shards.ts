@@ -5,7 +5,7 @@ import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
 import { type Note, noteOf } from '../core/note.js';
 import { type Expected, without } from '../core/option-problem.js';
-import { type ByteSource, type FileInput, quoted, quotedNames } from '../files/bytes.js';
+import { type ByteSource, type FileInput, quoted, quotedNames } from './files/bytes.js';
 import type { OpenInput, Target } from './format.js';
 import type { NonFiniteOptions, OptionInfo, PlanChoices } from './options.js';
 

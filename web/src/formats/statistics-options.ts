@@ -1,8 +1,8 @@
 /** Options about statistics of a model's inputs. Formats whose results look at data share their meaning, flags and check. */
 import { rangeError, typeError } from '../core/errors.js';
 import { mention, ofType, oneOf, onlyWith, without } from '../core/option-problem.js';
-import type { OptionFile } from '../files/bytes.js';
-import { fileForm, isFileInput, isHandle } from '../files/open.js';
+import type { OptionFile } from './files/bytes.js';
+import { fileForm, isFileInput, isHandle } from './files/open.js';
 import type { ColumnOrder } from './format.js';
 import { choiceOption, type OptionInfo, type PlanChoices } from './options.js';
 import { hasMoments, type StatisticsName, type StatisticsOfModel } from './statistics.js';

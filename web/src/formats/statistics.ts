@@ -1,5 +1,5 @@
 /** Statistics of the inputs of a model's weights: as options take them, and as plans use them. */
-import type { FileInput, OptionFile } from '../files/bytes.js';
+import type { FileInput, OptionFile } from './files/bytes.js';
 
 /**
  * Names of the options about statistics, for the targets that they apply to. They stand apart from the options' table, because apps that

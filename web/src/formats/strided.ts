@@ -1,5 +1,5 @@
 /** Reads arrays whose elements lie at strides, such as column-major ones, as if they were row-major, in bounded memory. */
-import { allocate, type ByteSource } from '../files/bytes.js';
+import { allocate, type ByteSource } from './files/bytes.js';
 
 /** Bytes that are rearranged at a time. Each such band of an array may require reading all of its bytes. */
 const bandBytes = 2 ** 24;

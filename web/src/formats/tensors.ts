@@ -1,9 +1,10 @@
 /** Helpers for tensors, shared by formats. */
-import type { CastForm } from '../codecs/cast.js';
-import type { Form, Part } from '../codecs/codec.js';
-import type { CopyForm } from '../codecs/copy.js';
-import type { GgmlForm } from '../codecs/ggml.js';
+
 import { isBlockType } from '../core/blocks.js';
+import type { CastForm } from './codecs/cast.js';
+import type { Form, Part } from './codecs/codec.js';
+import type { CopyForm } from './codecs/copy.js';
+import type { GgmlForm } from './codecs/ggml.js';
 import type { LogicalTensor, PlannedTensor, SourceTensor } from './format.js';
 import type { Reason } from './reason.js';
 

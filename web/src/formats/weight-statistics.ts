@@ -1,7 +1,7 @@
 /** Gives the weights of a model their statistics, and records mismatches for the notes. */
 import { ScalepointError } from '../core/errors.js';
 import { type Note, noteOf } from '../core/note.js';
-import { quoted, quotedNames } from '../files/bytes.js';
+import { quoted, quotedNames } from './files/bytes.js';
 import type { Feedback } from './format.js';
 import type { ImportanceEntry, Statistics, WeightMoments } from './statistics.js';
 import type { StatisticsOptions } from './statistics-options.js';

@@ -3,7 +3,7 @@
  * Reference: PKWARE's APPNOTE.TXT, sections 4.3 and 4.5.
  */
 import { ScalepointError } from '../core/errors.js';
-import { type ByteSource, checkRange, quoted } from '../files/bytes.js';
+import { type ByteSource, checkRange, quoted } from './files/bytes.js';
 
 function bad(message: string, byteOffset: number): never {
   throw new ScalepointError('BAD_FILE', message, { byteOffset });

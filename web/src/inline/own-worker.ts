@@ -1,4 +1,4 @@
-// Replaces web/src/runner/own-worker.ts in scalepoint/inline, where the worker is part of the code.
+// Replaces web/src/workers/own-worker.ts in scalepoint/inline, where the worker is part of the code.
 import { nodeModule } from '../core/node.js';
 import type { WorkerLike } from '../core/worker-like.js';
 import { worker } from './embedded.mjs';

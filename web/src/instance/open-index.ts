@@ -1,6 +1,6 @@
 import { imported } from '../core/imported.js';
-import type { OptionFile } from '../files/bytes.js';
-import type { OpenIndexOptions, VectorIndex } from '../layers/search-types.js';
+import type { OptionFile } from '../formats/files/bytes.js';
+import type { OpenIndexOptions, VectorIndex } from '../search/search-types.js';
 
 /**
  * Opens an index that `index.save` wrote, in an instance of the core of its own, whose memory holds the codes. `dispose` frees all of it.

@@ -13,7 +13,15 @@ import type { PackedCodebookTensor } from '../arrays/codebook.js';
 import { type CompareEachOptions, compare, errorSum } from '../arrays/compare.js';
 import type { CompareOptions, ErrorSum } from '../arrays/error-sum.js';
 import { type Histogram, type HistogramOptions, histogram } from '../arrays/histogram.js';
+import { Importance } from '../arrays/importance.js';
 import { dequantize, pack, unpack } from '../arrays/kinds.js';
+import {
+  type FloatLinearOptions,
+  floatLayer,
+  type Layer,
+  type LinearOptions,
+  quantizedLayer,
+} from '../arrays/layer.js';
 import type { PackedTensor } from '../arrays/linear.js';
 import { Observer, type ObserverOptions } from '../arrays/observer.js';
 import type { NewParameters, QuantizeOptions, QuantizeOutput } from '../arrays/options.js';
@@ -42,17 +50,9 @@ import type { LoadOptions } from '../core/load-options.js';
 import type { ErrorMeasures } from '../core/measure.js';
 import { type Core, isModelsModule, type WasmDType } from '../core/memory.js';
 import { OwnedWasmArray, type WasmArray, type WasmArrayOf } from '../core/wasm-array.js';
-import { Importance } from '../layers/importance.js';
-import {
-  type FloatLinearOptions,
-  floatLayer,
-  type Layer,
-  type LinearOptions,
-  quantizedLayer,
-} from '../layers/layer.js';
-import type { IndexOptions, VectorIndex } from '../layers/search-types.js';
-import { Int8Index } from '../layers/vector-index.js';
-import type { ByteVectors, VectorInput } from '../layers/vectors.js';
+import type { IndexOptions, VectorIndex } from '../search/search-types.js';
+import { Int8Index } from '../search/vector-index.js';
+import type { ByteVectors, VectorInput } from '../search/vectors.js';
 
 /** Makes a whole index. */
 type MakeIndex = typeof import('../search/search-index.js').makeIndex;

@@ -2,9 +2,9 @@
 import { rangeError, typeError } from '../core/errors.js';
 import { ofType } from '../core/option-problem.js';
 import { isBytes } from '../core/realms.js';
-import type { SearchOptions } from '../layers/search-types.js';
-import type { VectorStore } from '../scan/vector-store.js';
 import type { IdTable } from './ids.js';
+import type { SearchOptions } from './search-types.js';
+import type { VectorStore } from './vector-store.js';
 
 /** A bit for each vector that a filter lets through and that was not removed; undefined without a filter. */
 export function allowedWords(

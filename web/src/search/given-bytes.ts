@@ -8,7 +8,7 @@ import { rangeError, typeError } from '../core/errors.js';
 import type { Core } from '../core/memory.js';
 import { exactly, mention, ofType, whole } from '../core/option-problem.js';
 import { typedArrayName } from '../core/realms.js';
-import { isList, type VectorInput, vectorsOf } from '../layers/vectors.js';
+import { isList, type VectorInput, vectorsOf } from './vectors.js';
 
 /** Vectors with a bit for each element. */
 interface BitVectors {

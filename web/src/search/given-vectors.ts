@@ -7,9 +7,9 @@ import { checkShape } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, tileSize } from '../core/memory.js';
 import { exactly, without } from '../core/option-problem.js';
-import type { IndexOptions, VectorMetric } from '../layers/search-types.js';
-import { type ByteVectors, isList, type VectorInput, vectorsOf } from '../layers/vectors.js';
 import { bitRows, type GivenVectors, rangedRows } from './given-bytes.js';
+import type { IndexOptions, VectorMetric } from './search-types.js';
+import { type ByteVectors, isList, type VectorInput, vectorsOf } from './vectors.js';
 
 /** Rows that are read at a time. */
 export const rowsAtOnce = (dimension: number) => Math.max(1, Math.floor(tileSize / dimension));

@@ -1,7 +1,7 @@
 // The ids of vectors by their indices, and the reverse.
 import { rangeError, typeError } from '../core/errors.js';
 import { exactly, ofType } from '../core/option-problem.js';
-import type { VectorId } from '../layers/search-types.js';
+import type { VectorId } from './search-types.js';
 
 /** @throws TypeError or RangeError naming the id */
 export function checkId(id: unknown, what: string): VectorId {

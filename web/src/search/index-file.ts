@@ -1,6 +1,6 @@
 // The file of an index: a safetensors file with these tensors, and its facts as JSON in the metadata.
 import type { NamedTensor } from '../formats/safetensors/write-header.js';
-import type { VectorMetric } from '../layers/search-types.js';
+import type { VectorMetric } from './search-types.js';
 
 /** The facts of an index that do not change. */
 export interface IndexFacts {

@@ -8,15 +8,15 @@ import type { Core } from '../core/memory.js';
 import { ofType } from '../core/option-problem.js';
 import { show } from '../core/show.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
-import type { ByteSource, OptionFile } from '../files/bytes.js';
-import { fileOfHandle, openWithin } from '../files/open.js';
+import type { ByteSource, OptionFile } from '../formats/files/bytes.js';
+import { fileOfHandle, openWithin } from '../formats/files/open.js';
 import { readSafetensors, type TensorInfo } from '../formats/safetensors/header.js';
-import type { OpenIndexOptions, VectorId, VectorIndex } from '../layers/search-types.js';
-import type { StoredArray, VectorStore } from '../scan/vector-store.js';
 import { checkId, type IdTable } from './ids.js';
 import { type IndexFacts, indexKey, indexVersion, partsOfIndex } from './index-file.js';
 import { checkFactor, type Rerank } from './rows.js';
 import { SearchIndex } from './search-index.js';
+import type { OpenIndexOptions, VectorId, VectorIndex } from './search-types.js';
+import type { StoredArray, VectorStore } from './vector-store.js';
 
 const optionNames = ['core', 'rerank', 'onProgress', 'signal'] as const;
 

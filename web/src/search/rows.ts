@@ -3,9 +3,9 @@ import { StoredRowId } from '../core/door.js';
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import type { Core } from '../core/memory.js';
 import { exactly, ofType, oneOf } from '../core/option-problem.js';
-import type { ByteSource } from '../files/bytes.js';
-import type { FetchVectors, RerankOptions, VectorId } from '../layers/search-types.js';
-import { isList, vectorsOf } from '../layers/vectors.js';
+import type { ByteSource } from '../formats/files/bytes.js';
+import type { FetchVectors, RerankOptions, VectorId } from './search-types.js';
+import { isList, vectorsOf } from './vectors.js';
 
 /** Where the vectors for a second score are. */
 export type RowSource =

@@ -2,14 +2,14 @@
 import { blockVectors } from '../core/door.js';
 import type { Core } from '../core/memory.js';
 import { waitingFor } from '../core/waiting.js';
-import type { ByteSource } from '../files/bytes.js';
-import { memorySink, openSink } from '../files/sinks.js';
+import type { ByteSource } from '../formats/files/bytes.js';
+import { memorySink, openSink } from '../formats/files/sinks.js';
 import { madeBytes } from '../formats/format.js';
 import { layoutSafetensors } from '../formats/safetensors/write-header.js';
-import type { IndexOutput, SaveOptions } from '../layers/search-types.js';
-import type { StoredArray, VectorStore } from '../scan/vector-store.js';
 import type { IdTable } from './ids.js';
 import { type IndexFacts, indexKey, indexVersion, partsOfIndex } from './index-file.js';
+import type { IndexOutput, SaveOptions } from './search-types.js';
+import type { StoredArray, VectorStore } from './vector-store.js';
 
 /** Bytes that are written at a time. */
 const chunk = 1 << 22;

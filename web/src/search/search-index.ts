@@ -15,6 +15,12 @@ import { type Core, checkStatus } from '../core/memory.js';
 import { nextTask } from '../core/next-task.js';
 import { exactly, ofType, oneOf, onlyWith, whole, without } from '../core/option-problem.js';
 import { waitingFor } from '../core/waiting.js';
+import { allowedWords } from './filter.js';
+import { bitRows, type GivenVectors } from './given-bytes.js';
+import { readVectors, rowsAtOnce } from './given-vectors.js';
+import { checkIds, IdTable } from './ids.js';
+import type { IndexFacts } from './index-file.js';
+import { checkFactor, fetchRows, type Rerank, type Rows, readRows, rerankOf } from './rows.js';
 import type {
   AddOptions,
   IndexOptions,
@@ -27,16 +33,10 @@ import type {
   VectorId,
   VectorIndex,
   VectorMetric,
-} from '../layers/search-types.js';
-import { type ByteVectors, isList, type VectorInput, vectorsOf } from '../layers/vectors.js';
-import { type Found, VectorStore } from '../scan/vector-store.js';
-import { allowedWords } from './filter.js';
-import { bitRows, type GivenVectors } from './given-bytes.js';
-import { readVectors, rowsAtOnce } from './given-vectors.js';
-import { checkIds, IdTable } from './ids.js';
-import type { IndexFacts } from './index-file.js';
-import { checkFactor, fetchRows, type Rerank, type Rows, readRows, rerankOf } from './rows.js';
+} from './search-types.js';
 import type { Shares } from './shares.js';
+import { type Found, VectorStore } from './vector-store.js';
+import { type ByteVectors, isList, type VectorInput, vectorsOf } from './vectors.js';
 
 const metrics: readonly VectorMetric[] = ['dot', 'cosine', 'euclidean', 'hamming'];
 /** 1 if larger scores are better, and -1 for distances. */

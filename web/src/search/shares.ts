@@ -2,8 +2,8 @@
 import { blockVectors } from '../core/door.js';
 import { compileCore } from '../core/load.js';
 import type { WorkerLike } from '../core/worker-like.js';
-import { WorkerPool } from '../runner/worker-pool.js';
-import type { Found, VectorStore } from '../scan/vector-store.js';
+import { WorkerPool } from '../workers/worker-pool.js';
+import type { Found, VectorStore } from './vector-store.js';
 
 /** Bytes of a stripe: neighboring blocks that go to one worker. */
 const stripeBytes = 1 << 19;

@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { openSource } from '../../../../web/src/files/open.js';
+import { openSource } from '../../../../web/src/formats/files/open.js';
 import { readGguf } from '../../../../web/src/formats/gguf/header.js';
 import type { GgufTarget } from '../../../../web/src/formats/gguf/targets.js';
 import { ggmlType } from '../../../../web/src/formats/gguf/types.js';

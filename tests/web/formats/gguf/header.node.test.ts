@@ -1,14 +1,14 @@
 import { describe, expect, it } from 'vitest';
+import { checkChoices } from '../../../../web/src/convert/options.js';
 import { ScalepointError } from '../../../../web/src/core/errors.js';
-import type { ByteSource } from '../../../../web/src/files/bytes.js';
-import { openSource } from '../../../../web/src/files/open.js';
+import type { ByteSource } from '../../../../web/src/formats/files/bytes.js';
+import { openSource } from '../../../../web/src/formats/files/open.js';
 import { gguf } from '../../../../web/src/formats/gguf/gguf.js';
 import { readGguf } from '../../../../web/src/formats/gguf/header.js';
 import { layoutGguf } from '../../../../web/src/formats/gguf/layout.js';
 import { ggufTargets } from '../../../../web/src/formats/gguf/targets.js';
 import { ggmlTypes } from '../../../../web/src/formats/gguf/types.js';
 import type { PlanChoices } from '../../../../web/src/formats/options.js';
-import { checkChoices } from '../../../../web/src/model/options.js';
 import { planGguf } from '../../support/plans.js';
 import { expectRefusal, expectSame, thrownBy } from '../../support/support.js';
 import {

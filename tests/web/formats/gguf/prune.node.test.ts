@@ -1,6 +1,6 @@
 // Layers that are left out, and an output that stays as it is, beside llama_model_quantize.
 import { describe, expect, it } from 'vitest';
-import { openSource } from '../../../../web/src/files/open.js';
+import { openSource } from '../../../../web/src/formats/files/open.js';
 import { readGguf } from '../../../../web/src/formats/gguf/header.js';
 import { planModel, type QuantizeModelOptions, quantizeModel } from '../../../../web/src/model.js';
 import { activationsOf, matrixFile, meansOf } from '../../support/importance.js';

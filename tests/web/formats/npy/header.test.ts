@@ -1,6 +1,6 @@
 import { inspectModel, readTensor, ScalepointError } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
-import { openSource } from '../../../../web/src/files/open.js';
+import { openSource } from '../../../../web/src/formats/files/open.js';
 import { openNpy } from '../../../../web/src/formats/npy/header.js';
 
 /** A .npy file with this header text, padded as numpy does, and this data. */

@@ -1,7 +1,7 @@
 // Which nodes of a float16 graph stay in float32 because of their values: decisions, without a runtime.
 import { planModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
-import { rangesFile } from '../../../../web/src/language/ranges-file.js';
+import { rangesFile } from '../../../../web/src/formats/ranges-file.js';
 import { beyond, held } from './beyond.js';
 import * as onnx from './encoder.js';
 

@@ -2,7 +2,7 @@
 import * as ort from 'onnxruntime-web';
 import { compareModels, planModel, quantizeModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
-import { openSource } from '../../../../web/src/files/open.js';
+import { openSource } from '../../../../web/src/formats/files/open.js';
 import { openOnnx } from '../../../../web/src/formats/onnx/file/model.js';
 import * as onnx from './encoder.js';
 import { expectLike, type Feeds, make } from './ort.js';

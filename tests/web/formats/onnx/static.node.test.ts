@@ -14,7 +14,7 @@ import {
   verifyModel,
 } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
-import { openSource } from '../../../../web/src/files/open.js';
+import { openSource } from '../../../../web/src/formats/files/open.js';
 import { openOnnx } from '../../../../web/src/formats/onnx/file/model.js';
 import * as onnx from './encoder.js';
 import { expectLike, run } from './ort.js';

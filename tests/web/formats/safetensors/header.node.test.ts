@@ -1,6 +1,6 @@
 import { inspectModel, quantizeModel, readTensor, ScalepointError } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
-import { openSource } from '../../../../web/src/files/open.js';
+import { openSource } from '../../../../web/src/formats/files/open.js';
 import { madeBytes } from '../../../../web/src/formats/format.js';
 import { readSafetensors, type TensorDType } from '../../../../web/src/formats/safetensors/header.js';
 import { layoutSafetensors } from '../../../../web/src/formats/safetensors/write-header.js';

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { partsOf } from '../../../../web/src/codecs/registry.js';
-import { openSource } from '../../../../web/src/files/open.js';
+import { checkChoices } from '../../../../web/src/convert/options.js';
+import { partsOf } from '../../../../web/src/formats/codecs/registry.js';
+import { openSource } from '../../../../web/src/formats/files/open.js';
 import type { SourceTensor } from '../../../../web/src/formats/format.js';
 import type { PlanChoices, Rule } from '../../../../web/src/formats/options.js';
 import type { Reason } from '../../../../web/src/formats/reason.js';
@@ -10,7 +11,6 @@ import type { SafetensorsChoices } from '../../../../web/src/formats/safetensors
 import { planSafetensors } from '../../../../web/src/formats/safetensors/plan.js';
 import { safetensors } from '../../../../web/src/formats/safetensors/safetensors.js';
 import { plainTensor } from '../../../../web/src/formats/tensors.js';
-import { checkChoices } from '../../../../web/src/model/options.js';
 import { expectProportional } from '../../support/growth.js';
 import { type FlatPlan, flat } from '../../support/plans.js';
 import { expectRefusal } from '../../support/support.js';

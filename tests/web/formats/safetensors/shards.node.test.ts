@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ScalepointError } from '../../../../web/src/core/errors.js';
-import type { ByteSource } from '../../../../web/src/files/bytes.js';
-import { openSource } from '../../../../web/src/files/open.js';
+import type { ByteSource } from '../../../../web/src/formats/files/bytes.js';
+import { openSource } from '../../../../web/src/formats/files/open.js';
 import { openShards, readIndex, type Shards } from '../../../../web/src/formats/safetensors/shards.js';
 import { expectProportional } from '../../support/growth.js';
 

@@ -7,7 +7,7 @@
 
 import { ScalepointError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
-import { allocate, type ByteSource, quoted } from '../../files/bytes.js';
+import { allocate, type ByteSource, quoted } from '../files/bytes.js';
 import type { MetadataValue } from '../format.js';
 import { elementCount } from '../tensors.js';
 import {

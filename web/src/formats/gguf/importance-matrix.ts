@@ -4,7 +4,7 @@
  * Reference: github.com/ggml-org/llama.cpp, common/imatrix-loader.cpp at 0a32c5e and tools/quantize/quantize.cpp at 03161a4.
  */
 import { ScalepointError } from '../../core/errors.js';
-import { type ByteSource, quoted } from '../../files/bytes.js';
+import { type ByteSource, quoted } from '../files/bytes.js';
 import type { ImportanceEntry, ImportanceMatrix } from '../statistics.js';
 import type { GgufTensor } from './contents.js';
 import { type GgufHeader, readGguf } from './header.js';

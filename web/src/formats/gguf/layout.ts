@@ -1,6 +1,6 @@
 /** Lays out GGUF files as ggml's writer does. Reference: github.com/ggml-org/ggml, src/gguf.cpp at d99724f. */
 import { show } from '../../core/show.js';
-import { allocate, quoted } from '../../files/bytes.js';
+import { allocate, quoted } from '../files/bytes.js';
 import { alignmentKey, defaultAlignment, type GgufPair, type GgufTensor, minTensorBytes, padded } from './contents.js';
 import { ggmlBytes, ggmlType } from './types.js';
 

@@ -5,10 +5,11 @@
  * v0.5.0: there, logits stay the same to the last bit if the scales are doubled and all blocks halved. Measured and left out: smollm3, gemma2,
  * gemma3 and nomic-bert, whose graphs multiply attention by the scales and the feed-forward part without them.
  */
-import type { Nvfp4BlocksForm } from '../../codecs/nvfp4-blocks.js';
+
 import { ScalepointError } from '../../core/errors.js';
 import { mention } from '../../core/option-problem.js';
 import { show } from '../../core/show.js';
+import type { Nvfp4BlocksForm } from '../codecs/nvfp4-blocks.js';
 import type { LogicalTensor, SourceTensor } from '../format.js';
 import { partName, plainTensor } from '../tensors.js';
 import { type FileType, fileTypes } from './targets.js';

@@ -5,7 +5,7 @@
  */
 import { rangeError, ScalepointError, typeError } from '../../core/errors.js';
 import { exactly } from '../../core/option-problem.js';
-import { type ByteSource, quoted } from '../../files/bytes.js';
+import { type ByteSource, quoted } from '../files/bytes.js';
 import type { OpenFile, OpenInput } from '../format.js';
 import { besideFile, inFile, shardSuffix } from '../shards.js';
 import { type GgufTensor, padded } from './contents.js';

@@ -5,7 +5,7 @@
 import { blockTypeInfo, hasFeedback, isBlockType } from '../../core/blocks.js';
 import { rangeError, ScalepointError } from '../../core/errors.js';
 import { type Hint, mention } from '../../core/option-problem.js';
-import { quoted } from '../../files/bytes.js';
+import { quoted } from '../files/bytes.js';
 import type { FilePlan, LogicalTensor, PartsOf, SourceTensor } from '../format.js';
 import { keepHint, ruleFor } from '../options.js';
 import { type Reason, rankReason, reasons } from '../reason.js';

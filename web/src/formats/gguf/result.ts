@@ -1,13 +1,14 @@
 /** Lays out GGUF results, after types have been chosen. */
-import type { CastForm } from '../../codecs/cast.js';
-import type { Role } from '../../codecs/codec.js';
-import type { GgmlForm } from '../../codecs/ggml.js';
-import type { MicroscaledForm } from '../../codecs/microscaled.js';
-import type { Nvfp4BlocksForm } from '../../codecs/nvfp4-blocks.js';
+
 import { type BlockSearch, type BlockType, searchedTypes } from '../../core/blocks.js';
 import { rangeError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
 import { mention, without } from '../../core/option-problem.js';
+import type { CastForm } from '../codecs/cast.js';
+import type { Role } from '../codecs/codec.js';
+import type { GgmlForm } from '../codecs/ggml.js';
+import type { MicroscaledForm } from '../codecs/microscaled.js';
+import type { Nvfp4BlocksForm } from '../codecs/nvfp4-blocks.js';
 import type { Feedback, FilePlan, LogicalTensor, OutputFile, PartsOf, PlannedTensor, Segment } from '../format.js';
 import type { Reason } from '../reason.js';
 import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';

@@ -1,6 +1,7 @@
 /** Targets of GGUF files, one row each. Reference: github.com/ggml-org/llama.cpp, tools/quantize/quantize.cpp at 03161a4. */
-import type { CastType } from '../../codecs/cast.js';
+
 import { type BlockType, blockTypes, searchedTypes } from '../../core/blocks.js';
+import type { CastType } from '../codecs/cast.js';
 import type { Target } from '../format.js';
 import { copyTarget, shardOptions } from '../shards.js';
 import { statisticsNames } from '../statistics.js';

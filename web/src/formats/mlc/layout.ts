@@ -2,8 +2,8 @@
  * Lays out a model of MLC: parameters in shards, and the index of them.
  * Reference: github.com/apache/tvm at 0906717, python/tvm/contrib/tvmjs.py (dump_tensor_cache, TensorCacheShardingManager).
  */
-import type { Role } from '../../codecs/codec.js';
-import { elementsOf } from '../../codecs/elements.js';
+import type { Role } from '../codecs/codec.js';
+import { elementsOf } from '../codecs/elements.js';
 import { md5Digits, type OutputFile, type PlannedTensor, type Segment } from '../format.js';
 import { cacheNames } from './signature.js';
 

@@ -3,10 +3,11 @@
  * everything in it is compared with the files.
  * Reference: github.com/apache/tvm at 0906717, python/tvm/contrib/tvmjs.py (load_tensor_cache).
  */
-import { type MlcForm, mlcGroup } from '../../codecs/mlc.js';
+
 import { ScalepointError } from '../../core/errors.js';
 import { ofType } from '../../core/option-problem.js';
-import { type ByteSource, quoted } from '../../files/bytes.js';
+import { type MlcForm, mlcGroup } from '../codecs/mlc.js';
+import { type ByteSource, quoted } from '../files/bytes.js';
 import type { LogicalTensor, MetadataValue, OpenFile, OpenInput, OpenModel, SourceTensor } from '../format.js';
 import { besideFile } from '../shards.js';
 import { elementCount, plainTensor } from '../tensors.js';

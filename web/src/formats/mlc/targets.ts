@@ -1,5 +1,5 @@
 /** The targets of results for WebLLM. Reference: github.com/mlc-ai/mlc-llm at 01ced331, python/mlc_llm/quantization/quantization.py. */
-import type { MlcForm } from '../../codecs/mlc.js';
+import type { MlcForm } from '../codecs/mlc.js';
 import type { Target } from '../format.js';
 
 interface QuantizationFacts extends Omit<Target, 'name' | 'options'> {

@@ -6,7 +6,7 @@
 
 import { ScalepointError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
-import { allocate, type ByteSource } from '../../files/bytes.js';
+import { allocate, type ByteSource } from '../files/bytes.js';
 import type { TensorDType, TensorInfo } from '../safetensors/header.js';
 import { columnMajorStrides, StridedReader } from '../strided.js';
 import { elementCount } from '../tensors.js';

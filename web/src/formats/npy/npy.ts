@@ -1,5 +1,5 @@
 /** .npy files: one array each. Results are safetensors files. */
-import type { ByteSource } from '../../files/bytes.js';
+import type { ByteSource } from '../files/bytes.js';
 import type { Format, OpenFile } from '../format.js';
 import { loadedPlan } from '../safetensors/layouts/registry.js';
 import type { SafetensorsOptions, SafetensorsSidecars } from '../safetensors/options.js';

@@ -1,7 +1,8 @@
 /** Forms of codes in ONNX models. */
-import type { CastForm } from '../../codecs/cast.js';
-import { canSearch, type DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
+
 import type { SearchedRange } from '../../core/range.js';
+import type { CastForm } from '../codecs/cast.js';
+import { canSearch, type DequantizeLinearForm } from '../codecs/dequantize-linear.js';
 
 /** Options for codes. */
 export interface CodeOptions {

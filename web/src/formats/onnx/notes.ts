@@ -3,7 +3,7 @@
 import { grouped } from '../../core/groups.js';
 import { type Note, noteOf } from '../../core/note.js';
 import { mention } from '../../core/option-problem.js';
-import { quotedNames } from '../../files/bytes.js';
+import { quotedNames } from '../files/bytes.js';
 import {
   type BeyondNode,
   type NoInputsReason,

@@ -1,8 +1,8 @@
 /** Options of ONNX results. */
 import { rangeError, typeError } from '../../core/errors.js';
 import { mention, ofType, oneOf, onlyWith, without } from '../../core/option-problem.js';
-import type { OptionFile } from '../../files/bytes.js';
-import { isFileInput, isHandle } from '../../files/open.js';
+import type { OptionFile } from '../files/bytes.js';
+import { isFileInput, isHandle } from '../files/open.js';
 import {
   checkRules,
   choiceOption,

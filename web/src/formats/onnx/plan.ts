@@ -1,7 +1,7 @@
 /** Plans ONNX results from the skeleton: reads the graphs, decides about each weight, and writes the result. */
 import { ScalepointError } from '../../core/errors.js';
 import type { Note } from '../../core/note.js';
-import { quoted } from '../../files/bytes.js';
+import { quoted } from '../files/bytes.js';
 import type { FilePlan, PartsOf, PlannedTensor, SourceTensor } from '../format.js';
 import type { ActivationRanges, Statistics } from '../statistics.js';
 import { elementCount } from '../tensors.js';

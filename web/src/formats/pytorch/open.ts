@@ -2,7 +2,7 @@
 import { ScalepointError } from '../../core/errors.js';
 import { grouped } from '../../core/groups.js';
 import { type Note, noteOf } from '../../core/note.js';
-import { allocate, type ByteSource, quoted, quotedNames } from '../../files/bytes.js';
+import { allocate, type ByteSource, quoted, quotedNames } from '../files/bytes.js';
 import type { OpenFile, OpenInput, OpenModel } from '../format.js';
 import type { InflatedSource } from '../inflated.js';
 import { type TensorInfo, tensorBytes } from '../safetensors/header.js';

@@ -3,7 +3,7 @@
  * Reference: Lib/pickletools.py of CPython 3.13, which describes each opcode; protocols 2 to 5.
  */
 import { ScalepointError } from '../../core/errors.js';
-import { quoted } from '../../files/bytes.js';
+import { quoted } from '../files/bytes.js';
 import {
   type DictValue,
   type GlobalValue,

@@ -1,6 +1,6 @@
 /** Finds the tensors of a model in the value that torch.save stored: a dictionary of them, perhaps within a checkpoint. */
 import { ScalepointError } from '../../core/errors.js';
-import { quoted, quotedNames } from '../../files/bytes.js';
+import { quoted, quotedNames } from '../files/bytes.js';
 import { isKind } from './pickle.js';
 import type { DictValue, PickleValue, TensorValue } from './values.js';
 

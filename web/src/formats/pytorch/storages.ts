@@ -1,6 +1,6 @@
 /** The files of torch.save: the value that was saved, and the place of each storage. */
 import { ScalepointError } from '../../core/errors.js';
-import { type ByteSource, quoted } from '../../files/bytes.js';
+import { type ByteSource, quoted } from '../files/bytes.js';
 import { InflatedSource } from '../inflated.js';
 import { checkEntriesApart, entriesOf, type PlacedEntry, placed, type ZipEntry } from '../zip.js';
 import { isKind, mostPickleBytes, PickleReader, UnfinishedPickle } from './pickle.js';

@@ -1,8 +1,8 @@
 /** config.json: the file whose `quantization_config` describes the codes of a model for loaders. */
 import { ScalepointError, typeError } from '../../core/errors.js';
 import { ofType } from '../../core/option-problem.js';
-import { quoted } from '../../files/bytes.js';
-import { whyNoJson } from '../../files/json.js';
+import { quoted } from '../files/bytes.js';
+import { whyNoJson } from '../files/json.js';
 import type { Sidecar } from '../options.js';
 
 /** @throws TypeError if `config` is not an object */

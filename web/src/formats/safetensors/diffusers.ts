@@ -6,11 +6,12 @@
  * src/diffusers/loaders/lora_conversion_utils.py, and the tables of its scripts convert_wan_to_diffusers.py and
  * convert_hunyuan_video_to_diffusers.py. Norms of Flux are named `scale`, as in the checkpoints; ComfyUI takes both names.
  */
-import { elementsOf } from '../../codecs/elements.js';
+
 import { ScalepointError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
-import { quoted } from '../../files/bytes.js';
 import { adaptedRows } from '../adapted-rows.js';
+import { elementsOf } from '../codecs/elements.js';
+import { quoted } from '../files/bytes.js';
 import type { LogicalTensor, SourceTensor } from '../format.js';
 import { architectureWith, diffusersArchitecture } from './diffusion.js';
 

@@ -4,8 +4,9 @@
  * Reference: `packed_modules_mapping` of the models in github.com/vllm-project/vllm, vllm/model_executor/models/{llama,bert,deepseek_v2,
  * internlm2,kimi_linear,qwen3_5}.py (the last at 00def4f8); `CompressedTensorsConfig.get_scheme_dict` and `FusedMoE` there.
  */
-import type { Form } from '../../codecs/codec.js';
+
 import { type Note, noteOf } from '../../core/note.js';
+import type { Form } from '../codecs/codec.js';
 import type { LogicalTensor, PlannedTensor } from '../format.js';
 
 /** Modules that become one matrix, each by its last name. Those of one row have the same parent. */

@@ -6,7 +6,7 @@
 
 import { ScalepointError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
-import { type ByteSource, quoted } from '../../files/bytes.js';
+import { type ByteSource, quoted } from '../files/bytes.js';
 import { elementCount } from '../tensors.js';
 import { JsonReader, maxExtras, maxMembers } from './json.js';
 

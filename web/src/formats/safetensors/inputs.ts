@@ -1,7 +1,7 @@
 /** Gives weights with codes the statistics of their inputs. */
 import { ScalepointError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
-import { quotedNames } from '../../files/bytes.js';
+import { quotedNames } from '../files/bytes.js';
 import type { PlannedTensor } from '../format.js';
 import type { Statistics } from '../statistics.js';
 import type { StatisticsOptions } from '../statistics-options.js';

@@ -1,6 +1,6 @@
 /** A strict JSON reader. `JSON.parse` silently keeps the last of duplicate keys, and its errors lack byte offsets. */
 import { ScalepointError } from '../../core/errors.js';
-import { quoted } from '../../files/bytes.js';
+import { quoted } from '../files/bytes.js';
 
 /** Largest depth, as in serde_json, which the reference uses. Only skipped values can nest. */
 const maxDepth = 128;

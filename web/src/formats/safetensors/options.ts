@@ -1,9 +1,10 @@
 /** Options of safetensors results. */
-import type { CodeWidth } from '../../codecs/compressed-tensors-codes.js';
+
 import { checkKind } from '../../core/check.js';
 import { rangeError } from '../../core/errors.js';
 import { type Hint, mention, oneOf, onlyWith, whole, without } from '../../core/option-problem.js';
 import { modelGranularityNames } from '../../core/range.js';
+import type { CodeWidth } from '../codecs/compressed-tensors-codes.js';
 import type { Reader } from '../format.js';
 import {
   type BlockSearchOptions,

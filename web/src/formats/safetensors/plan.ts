@@ -2,9 +2,10 @@
  * Plans safetensors results: floats of another type, or codes in the layout of the target. Names, shapes, offsets and the configuration
  * follow from the headers of the input, and from the files beside it.
  */
-import type { CastForm, CastType } from '../../codecs/cast.js';
-import type { Form, Part } from '../../codecs/codec.js';
+
 import { ScalepointError } from '../../core/errors.js';
+import type { CastForm, CastType } from '../codecs/cast.js';
+import type { Form, Part } from '../codecs/codec.js';
 import {
   type FilePlan,
   fileName,

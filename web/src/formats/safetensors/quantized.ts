@@ -5,7 +5,7 @@
  */
 import { ScalepointError } from '../../core/errors.js';
 import { type Hint, mention } from '../../core/option-problem.js';
-import { quoted } from '../../files/bytes.js';
+import { quoted } from '../files/bytes.js';
 import type { LogicalTensor, OpenModel, SourceTensor } from '../format.js';
 import { plainTensor } from '../tensors.js';
 import { codedLayoutOf } from './layouts/registry.js';

@@ -1,6 +1,6 @@
 /** Reads files of ranges of activations, which `calibrateModel` writes: see language/ranges-file.ts. */
 import { ScalepointError } from '../../core/errors.js';
-import { type ByteSource, quoted } from '../../files/bytes.js';
+import { type ByteSource, quoted } from '../files/bytes.js';
 import type { ActivationRanges } from '../statistics.js';
 import { readSafetensors } from './header.js';
 

@@ -3,8 +3,8 @@
  * untrusted: only plain file names are accepted, and everything in it is compared with the headers of the files.
  */
 import { ScalepointError, typeError } from '../../core/errors.js';
-import { type ByteSource, type FileInput, quoted } from '../../files/bytes.js';
-import { openSource } from '../../files/open.js';
+import { type ByteSource, type FileInput, quoted } from '../files/bytes.js';
+import { openSource } from '../files/open.js';
 import type { OpenInput } from '../format.js';
 import { besideFile, inFile, type OpenByName } from '../shards.js';
 import { readSafetensors, type SafetensorsHeader, type TensorInfo } from './header.js';

@@ -1,7 +1,7 @@
 /** The view of a model that layouts get. */
 import { ScalepointError } from '../../core/errors.js';
-import { quoted } from '../../files/bytes.js';
-import { type ReadStretch, readNeighbors } from '../../files/neighbors.js';
+import { quoted } from '../files/bytes.js';
+import { type ReadStretch, readNeighbors } from '../files/neighbors.js';
 import type { OpenModel, SourceTensor } from '../format.js';
 import type { Fields, StoredModel } from './layouts/layout.js';
 

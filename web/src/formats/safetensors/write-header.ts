@@ -1,7 +1,7 @@
 /** Writes headers of safetensors files. Reference: github.com/huggingface/safetensors, safetensors/src/tensor.rs at 24b0b28. */
 import { ScalepointError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
-import { quoted } from '../../files/bytes.js';
+import { quoted } from '../files/bytes.js';
 import type { MadeBytes } from '../format.js';
 import { compareNames } from '../tensors.js';
 import { dtypeOrder, maxHeaderBytes, type TensorDType, tensorBytes } from './header.js';

@@ -1,6 +1,6 @@
 // Archives of arrays that are not what they seem: small files must not take much memory.
 import { describe, expect, it } from 'vitest';
-import { openSource } from '../../../../../web/src/files/open.js';
+import { openSource } from '../../../../../web/src/formats/files/open.js';
 import { readArrays } from '../../../../../web/src/formats/onnx/run/npz.js';
 import { npy, zip } from '../../../support/npz.js';
 

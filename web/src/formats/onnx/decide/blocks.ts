@@ -1,6 +1,6 @@
 /** Chooses weights that become blocks, which operators of onnxruntime read directly. */
-import type { MatMulBnb4Form } from '../../../codecs/matmul-bnb4.js';
-import type { MatMulNBitsForm } from '../../../codecs/matmul-nbits.js';
+import type { MatMulBnb4Form } from '../../codecs/matmul-bnb4.js';
+import type { MatMulNBitsForm } from '../../codecs/matmul-nbits.js';
 import { reasons } from '../../reason.js';
 import { floatOf, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
 import type { ReadingNode } from '../graph/graph.js';

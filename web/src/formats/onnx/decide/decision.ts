@@ -1,7 +1,7 @@
 /** Decisions about weights, as data. The modules of `write` carry them out. */
-import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
-import type { MatMulBnb4Form } from '../../../codecs/matmul-bnb4.js';
-import type { MatMulNBitsForm } from '../../../codecs/matmul-nbits.js';
+import type { DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
+import type { MatMulBnb4Form } from '../../codecs/matmul-bnb4.js';
+import type { MatMulNBitsForm } from '../../codecs/matmul-nbits.js';
 import type { PartsOf } from '../../format.js';
 import type { Weight } from '../file/model.js';
 import type { OnnxNode } from '../file/proto.js';

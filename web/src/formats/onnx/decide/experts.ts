@@ -2,7 +2,7 @@
  * Chooses mixtures of experts whose weights become blocks: a MoE becomes a QMoE.
  * Reference: github.com/microsoft/onnxruntime, onnxruntime/contrib_ops/{cpu,webgpu}/moe. Tests run onnxruntime-web 1.30.0.
  */
-import type { MatMulNBitsForm } from '../../../codecs/matmul-nbits.js';
+import type { MatMulNBitsForm } from '../../codecs/matmul-nbits.js';
 import { contrib, intOf } from '../file/proto.js';
 import type { Reading } from '../graph/readers.js';
 import type { TargetOf } from '../targets.js';

@@ -1,8 +1,9 @@
 /** Gives the weights of products their statistics: which dimension the inputs lie along, and which forms take them. */
-import { canWeighDequantizeLinear, type DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
-import type { MatMulNBitsForm } from '../../../codecs/matmul-nbits.js';
+
 import { ScalepointError } from '../../../core/errors.js';
 import type { Note } from '../../../core/note.js';
+import { canWeighDequantizeLinear, type DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
+import type { MatMulNBitsForm } from '../../codecs/matmul-nbits.js';
 import type { Feedback } from '../../format.js';
 import type { Statistics } from '../../statistics.js';
 import { WeightStatistics } from '../../weight-statistics.js';

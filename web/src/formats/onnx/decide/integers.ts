@@ -3,7 +3,7 @@
  * Reference: github.com/microsoft/onnxruntime 103f80c, onnxruntime/python/tools/quantization/operators;
  * github.com/huggingface/transformers.js, scripts/quantize.py at 4e1b4b6^. Tests run onnxruntime-web 1.30.0.
  */
-import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
+import type { DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
 import { reasons } from '../../reason.js';
 import { contrib, floatOf, intOf, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
 import { linearForm } from '../forms.js';

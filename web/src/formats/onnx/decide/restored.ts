@@ -1,5 +1,5 @@
 /** Chooses weights that become codes and are restored to floats before use. */
-import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
+import type { DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
 import { reasons } from '../../reason.js';
 import { contrib, intOf, type OnnxGraph } from '../file/proto.js';
 import { type CodeOptions, linearForm } from '../forms.js';

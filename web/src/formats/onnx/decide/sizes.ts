@@ -1,6 +1,6 @@
 /** Decides by size if a weight is worth another form. */
-import type { Form } from '../../../codecs/codec.js';
-import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
+import type { Form } from '../../codecs/codec.js';
+import type { DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
 import { dtypeReason, rankReason } from '../../reason.js';
 import { elementCount } from '../../tensors.js';
 import type { Weight } from '../file/model.js';

@@ -4,7 +4,7 @@
  * Reference: github.com/microsoft/onnxruntime 1.20, onnxruntime/python/tools/quantization/qdq_quantizer.py. Tests run onnxruntime-web 1.30.0.
  */
 
-import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
+import type { DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
 import type { ActivationRanges } from '../../statistics.js';
 import type { Weight } from '../file/model.js';
 import { floatOf } from '../file/proto.js';

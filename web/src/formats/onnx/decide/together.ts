@@ -2,8 +2,9 @@
  * Chooses nodes that are replaced once all their weights are codes: recurrent layers, and the embeddings of transformers.
  * Reference: github.com/microsoft/onnxruntime 103f80c, onnxruntime/python/tools/quantization/operators. Tests run onnxruntime-web 1.30.0.
  */
-import { canSearch, type DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
+
 import type { SearchedRange } from '../../../core/range.js';
+import { canSearch, type DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
 import type { Weight } from '../file/model.js';
 import { contrib, intOf } from '../file/proto.js';
 import { linearForm } from '../forms.js';

@@ -1,5 +1,5 @@
 /** Presents elements that are not contiguous in a file as a contiguous source, assembled while it is read. */
-import { type ByteSource, quoted } from '../../../files/bytes.js';
+import { type ByteSource, quoted } from '../../files/bytes.js';
 import type { ElementLocation, OnnxTensor } from './proto.js';
 import { countBefore } from './search.js';
 import { type Field, type LoadedRange, malformed, readVarint } from './wire.js';

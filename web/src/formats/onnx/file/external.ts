@@ -4,7 +4,7 @@
  */
 import { ScalepointError, typeError } from '../../../core/errors.js';
 import { nodeModule } from '../../../core/node.js';
-import { type ByteSource, type FileInput, quoted, systemMessage } from '../../../files/bytes.js';
+import { type ByteSource, type FileInput, quoted, systemMessage } from '../../files/bytes.js';
 import type { OpenFile, OpenInput } from '../../format.js';
 import { malformed } from './wire.js';
 

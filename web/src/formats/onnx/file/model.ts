@@ -1,5 +1,5 @@
 /** Opens ONNX models: lists tensors, and finds their data. */
-import { type ByteSource, quoted } from '../../../files/bytes.js';
+import { type ByteSource, quoted } from '../../files/bytes.js';
 import type { OpenFile, OpenInput, OpenModel, SourceTensor } from '../../format.js';
 import { assembled, plainPlace } from './data.js';
 import { checkLocation, ExternalFiles } from './external.js';

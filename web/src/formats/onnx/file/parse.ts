@@ -3,7 +3,7 @@
  * Reference: github.com/onnx/onnx, onnx/onnx.proto at f754691.
  */
 import { ScalepointError } from '../../../core/errors.js';
-import { quoted } from '../../../files/bytes.js';
+import { quoted } from '../../files/bytes.js';
 import {
   attributeField,
   type ElementKind,

@@ -3,7 +3,7 @@
  * so that unchanged ones are copied byte for byte.
  * Reference: github.com/onnx/onnx, onnx/onnx.proto at f754691.
  */
-import { quoted } from '../../../files/bytes.js';
+import { quoted } from '../../files/bytes.js';
 import { type Field, malformed, type ScanSchema } from './wire.js';
 
 // ------------------------------------------------------------------------------------------------------------------- field numbers

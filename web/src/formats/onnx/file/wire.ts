@@ -5,7 +5,7 @@
  */
 
 import { ScalepointError } from '../../../core/errors.js';
-import type { ByteSource } from '../../../files/bytes.js';
+import type { ByteSource } from '../../files/bytes.js';
 import { countBefore } from './search.js';
 
 /** @throws ScalepointError `BAD_FILE` */

@@ -1,5 +1,5 @@
 /** Magnitudes of constants, by which plans know that float16 holds them. */
-import type { ByteSource } from '../../../files/bytes.js';
+import type { ByteSource } from '../../files/bytes.js';
 import { plainPlace } from '../file/data.js';
 import type { OnnxModel, Weight } from '../file/model.js';
 import type { OnnxNode } from '../file/proto.js';

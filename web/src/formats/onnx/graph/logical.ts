@@ -1,7 +1,7 @@
 /** Finds codes among the tensors of a model, and their scales, by the nodes that read them. */
-import { type DequantizeLinearForm, isReadable } from '../../../codecs/dequantize-linear.js';
-import type { MatMulBnb4Form } from '../../../codecs/matmul-bnb4.js';
-import type { MatMulNBitsForm } from '../../../codecs/matmul-nbits.js';
+import { type DequantizeLinearForm, isReadable } from '../../codecs/dequantize-linear.js';
+import type { MatMulBnb4Form } from '../../codecs/matmul-bnb4.js';
+import type { MatMulNBitsForm } from '../../codecs/matmul-nbits.js';
 import type { LogicalTensor } from '../../format.js';
 import { elementCount, plainTensor } from '../../tensors.js';
 import type { OnnxModel, Weight } from '../file/model.js';

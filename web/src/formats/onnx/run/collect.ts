@@ -1,7 +1,7 @@
 /** Runs a model on samples, and adds up sums over the inputs of its weights. */
 import { rangeError, ScalepointError } from '../../../core/errors.js';
 import { mention } from '../../../core/option-problem.js';
-import { quoted } from '../../../files/bytes.js';
+import { quoted } from '../../files/bytes.js';
 import { isHeldBack } from '../../held-back.js';
 import type { CollectedSums, CollectHooks, CollectRunsOptions, ModelSamples, SummedInputs } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';

@@ -1,6 +1,6 @@
 /** Compares the outputs of two models over samples. */
 import { rangeError } from '../../../core/errors.js';
-import { quoted } from '../../../files/bytes.js';
+import { quoted } from '../../files/bytes.js';
 import type {
   CollectRunsOptions,
   LogitsOptions,

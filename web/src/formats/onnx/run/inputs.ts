@@ -1,9 +1,10 @@
 /** Inputs of models: given ones, and for others random ones that depend only on a seed. */
-import { fromHalf } from '../../../codecs/floats-in.js';
+
 import { rangeError } from '../../../core/errors.js';
 import { exactly, ofType, oneOf } from '../../../core/option-problem.js';
 import { uniform } from '../../../core/uniform.js';
-import { type FileInput, quoted } from '../../../files/bytes.js';
+import { fromHalf } from '../../codecs/floats-in.js';
+import { type FileInput, quoted } from '../../files/bytes.js';
 import type { ReadOptionFile } from '../../format.js';
 import type { BackendJob, InputArray, InputOptions, ModelInputs } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';

@@ -1,6 +1,6 @@
 /** Judges results by their outputs: runs the original once, and each result on the backends. */
 import { rangeError, ScalepointError } from '../../../core/errors.js';
-import { quoted } from '../../../files/bytes.js';
+import { quoted } from '../../files/bytes.js';
 import type { JudgeContext } from '../../format.js';
 import type {
   BackendJob,

@@ -1,6 +1,6 @@
 /** Runs language models: ids of tokens in, logits out. */
 import { ScalepointError } from '../../../core/errors.js';
-import { quoted } from '../../../files/bytes.js';
+import { quoted } from '../../files/bytes.js';
 import type { LogitsOf, LogitsOptions, ModelSample } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
 import { outputsOf, sampleFeeds } from './on-samples.js';

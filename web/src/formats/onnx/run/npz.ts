@@ -3,8 +3,8 @@
  * Reference: numpy.savez.
  */
 import { ScalepointError } from '../../../core/errors.js';
-import { type ByteSource, quoted } from '../../../files/bytes.js';
-import { openSource } from '../../../files/open.js';
+import { type ByteSource, quoted } from '../../files/bytes.js';
+import { openSource } from '../../files/open.js';
 import { InflatedSource } from '../../inflated.js';
 import { openNpy } from '../../npy/header.js';
 import { npyMagic } from '../../npy/signature.js';

@@ -1,5 +1,5 @@
 /** Prepares ONNX models for running. */
-import type { ByteSource } from '../../../files/bytes.js';
+import type { ByteSource } from '../../files/bytes.js';
 import type { OnnxModel } from '../file/model.js';
 import { intOf, type OnnxGraph } from '../file/proto.js';
 import { Graphs, isMover, mostMoves, type Use } from '../graph/graph.js';

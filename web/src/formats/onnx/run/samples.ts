@@ -2,7 +2,7 @@
 import { asOption, rangeError, ScalepointError, typeError } from '../../../core/errors.js';
 import { exactly, ofType, oneOf } from '../../../core/option-problem.js';
 import { aMoment, waitingFor } from '../../../core/waiting.js';
-import { type ByteSource, type FileInput, quoted } from '../../../files/bytes.js';
+import { type ByteSource, type FileInput, quoted } from '../../files/bytes.js';
 import type { OpenInput } from '../../format.js';
 import { openNpy } from '../../npy/header.js';
 import { npyMagic } from '../../npy/signature.js';

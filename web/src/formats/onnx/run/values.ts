@@ -1,7 +1,7 @@
 /** Values of runs as numbers, and their comparison. */
 
-import { fromHalf } from '../../../codecs/floats-in.js';
 import { measuresOf, mismatchesOf, nonFiniteOf } from '../../../core/measure.js';
+import { fromHalf } from '../../codecs/floats-in.js';
 import type { ComparedOutput, RunReport, RunTensor, SkippedOutputReason } from '../../run.js';
 import { sumsOf } from './sums.js';
 

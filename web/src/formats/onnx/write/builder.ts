@@ -1,5 +1,5 @@
 /** Builds a result: collects the forms of tensors and the changes of the graphs. */
-import type { Form, Part } from '../../../codecs/codec.js';
+import type { Form, Part } from '../../codecs/codec.js';
 import type { FilePlan, OutputFile, PartsOf, PlannedTensor, Segment, SourceTensor } from '../../format.js';
 import { keptTensor, plainTensor } from '../../tensors.js';
 import type { Decisions } from '../decide/decide.js';

@@ -1,5 +1,5 @@
 /** Edits for a float16 graph besides names and nodes: constants inside of nodes, and recorded types. */
-import type { Form } from '../../../codecs/codec.js';
+import type { Form } from '../../codecs/codec.js';
 import type { SourceTensor } from '../../format.js';
 import { plainPlace } from '../file/data.js';
 import { bytesPiece, integerField, piecesField, tensorPieces, textField } from '../file/encode.js';

@@ -3,7 +3,7 @@
  * is that of onnxruntime's quantize_dynamic, which onnxruntime recognizes and fuses.
  * Reference: github.com/microsoft/onnxruntime 103f80c, onnxruntime/python/tools/quantization/operators. Tests run onnxruntime-web 1.30.0.
  */
-import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
+import type { DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
 import type { Integers } from '../decide/decision.js';
 import { integerOpset } from '../decide/integers.js';
 import { attributePiecesOf, castNode, type NewNode } from '../file/encode.js';

@@ -1,5 +1,5 @@
 /** Writes codes, and nodes that restore their floats. */
-import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
+import type { DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
 import type { Dequantizer, Restored } from '../decide/decision.js';
 import { broadcastOpset } from '../decide/restored.js';
 import { castNode, type NewNode, type NewTensor } from '../file/encode.js';

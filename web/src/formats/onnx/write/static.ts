@@ -2,7 +2,7 @@
  * Writes QuantizeLinear and DequantizeLinear around products, and biases as int32.
  * Reference: github.com/microsoft/onnxruntime 1.20, onnxruntime/python/tools/quantization/qdq_quantizer.py. Tests run onnxruntime-web 1.30.0.
  */
-import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
+import type { DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
 import { type ActivationCodes, quantizeOpset, type StaticDecision, staticBias } from '../decide/static.js';
 import type { NewNode } from '../file/encode.js';
 import type { Weight } from '../file/model.js';

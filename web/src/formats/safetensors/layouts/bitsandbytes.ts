@@ -3,11 +3,12 @@
  * scales have codes, `X.weight.nested_absmax` and `X.weight.nested_quant_map`. int8: `X.weight` with `X.SCB`.
  * Reference: github.com/bitsandbytes-foundation/bitsandbytes at 95f9af30, bitsandbytes/functional.py.
  */
-import { type BitsAndBytesForm, bitsAndBytes } from '../../../codecs/bitsandbytes.js';
-import type { CastType } from '../../../codecs/cast.js';
-import { tileElements } from '../../../codecs/codec.js';
-import { elementsOf } from '../../../codecs/elements.js';
+
 import { show } from '../../../core/show.js';
+import { type BitsAndBytesForm, bitsAndBytes } from '../../codecs/bitsandbytes.js';
+import type { CastType } from '../../codecs/cast.js';
+import { tileElements } from '../../codecs/codec.js';
+import { elementsOf } from '../../codecs/elements.js';
 import type { LogicalTensor, SourceTensor } from '../../format.js';
 import { elementCount } from '../../tensors.js';
 import { isFields } from '../stored-model.js';

@@ -3,10 +3,11 @@
  * Reference: github.com/AutoGPTQ/AutoGPTQ at 9f7d3707, ModelCloud/GPTQModel at f4c327a1, casper-hansen/AutoAWQ at 88e4c76b;
  * intel/auto-round at 00122bc6, auto_round/export/export_to_autoround/export.py.
  */
-import type { CastType } from '../../../codecs/cast.js';
-import { tileElements } from '../../../codecs/codec.js';
-import { type GptqForm, type GptqWidth, gptqRowUnit } from '../../../codecs/gptq.js';
+
 import { show } from '../../../core/show.js';
+import type { CastType } from '../../codecs/cast.js';
+import { tileElements } from '../../codecs/codec.js';
+import { type GptqForm, type GptqWidth, gptqRowUnit } from '../../codecs/gptq.js';
 import type { LogicalTensor, SourceTensor } from '../../format.js';
 import { isFields } from '../stored-model.js';
 import type { Fields, FoundWeight, FoundWeights, StoredModel } from './layout.js';

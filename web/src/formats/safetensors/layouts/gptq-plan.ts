@@ -4,9 +4,9 @@
  * awq/models/_config.py; AutoGPTQ/AutoGPTQ at c69ed3e2, auto_gptq/quantization/config.py.
  */
 
-import type { Form } from '../../../codecs/codec.js';
-import type { GptqForm, gptqRowUnit } from '../../../codecs/gptq.js';
 import { type Note, noteOf } from '../../../core/note.js';
+import type { Form } from '../../codecs/codec.js';
+import type { GptqForm, gptqRowUnit } from '../../codecs/gptq.js';
 import type { PlannedTensor } from '../../format.js';
 import { type Reason, rankReason } from '../../reason.js';
 import type { keeperByName, linearOnly } from '../keep.js';

@@ -1,6 +1,6 @@
 /** The layouts of GPTQ and AWQ, which loaders of every age read. */
-import { tileElements } from '../../../codecs/codec.js';
-import { type GptqForm, gptqRowUnit } from '../../../codecs/gptq.js';
+import { tileElements } from '../../codecs/codec.js';
+import { type GptqForm, gptqRowUnit } from '../../codecs/gptq.js';
 import type { Reader } from '../../format.js';
 import { keeperByName, linearOnly } from '../keep.js';
 import { hereReader } from '../options.js';

@@ -8,9 +8,10 @@
  *
  * Writing: `plan` makes the decisions of one result. Names of parts derive from the weight's by `suffix` and `replaces` of `Part`.
  */
-import type { CastType } from '../../../codecs/cast.js';
-import type { Form } from '../../../codecs/codec.js';
+
 import type { Note } from '../../../core/note.js';
+import type { CastType } from '../../codecs/cast.js';
+import type { Form } from '../../codecs/codec.js';
 import type { FilePlan, Finding, LogicalTensor, OpenModel, PlannedTensor, Reader, SourceTensor } from '../../format.js';
 import type { PlanChoices } from '../../options.js';
 import type { Reason } from '../../reason.js';

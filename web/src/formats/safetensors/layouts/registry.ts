@@ -1,6 +1,6 @@
 /** All layouts of quantized safetensors. A new one is added to the list below; those that look at fewer tensors come first. */
-import type { Form } from '../../../codecs/codec.js';
-import type { LowRankForm } from '../../../codecs/low-rank.js';
+import type { Form } from '../../codecs/codec.js';
+import type { LowRankForm } from '../../codecs/low-rank.js';
 import type { LogicalTensor } from '../../format.js';
 import { codesOf } from '../targets.js';
 import { bitsAndBytesLayout } from './bitsandbytes.js';

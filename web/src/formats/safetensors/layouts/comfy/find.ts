@@ -4,8 +4,9 @@
  * Reference: github.com/Comfy-Org/ComfyUI at 0271a469, comfy/ops.py, and comfy/utils.py, convert_old_quants; Comfy-Org/comfy-kitchen at
  * 0935c34b, comfy_kitchen/backends/eager/quantization.py, dequantize_int8_convrot_weight.
  */
-import { type ComfyForm, type ComfyFormat, comfyGroup, comfyLabel, mostRotated } from '../../../../codecs/comfy.js';
+
 import { show } from '../../../../core/show.js';
+import { type ComfyForm, type ComfyFormat, comfyGroup, comfyLabel, mostRotated } from '../../../codecs/comfy.js';
 import type { SourceTensor } from '../../../format.js';
 import { elementCount } from '../../../tensors.js';
 import { isFields } from '../../stored-model.js';

@@ -2,8 +2,8 @@
  * The layout of ComfyUI: codes with a marker for each layer, in a file with the names that its loaders know.
  * Reference: github.com/Comfy-Org/ComfyUI at 0271a469, comfy/quant_ops.py and comfy/ops.py.
  */
-import { tileElements } from '../../../../codecs/codec.js';
-import { type ComfyForm, comfyGroup } from '../../../../codecs/comfy.js';
+import { tileElements } from '../../../codecs/codec.js';
+import { type ComfyForm, comfyGroup } from '../../../codecs/comfy.js';
 import type { Reader } from '../../../format.js';
 import { hereReader } from '../../options.js';
 import { comfyFormatOf } from '../../targets.js';

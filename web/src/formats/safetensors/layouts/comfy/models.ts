@@ -4,8 +4,8 @@
  * does not.
  */
 
-import type { ComfyFormat } from '../../../../codecs/comfy.js';
 import { ScalepointError } from '../../../../core/errors.js';
+import type { ComfyFormat } from '../../../codecs/comfy.js';
 import { type Reason, reasons } from '../../../reason.js';
 import {
   type Architecture,

@@ -1,7 +1,8 @@
 /** Plans files for ComfyUI: the names of their tensors, and which weights get codes. */
-import { tileElements } from '../../../../codecs/codec.js';
-import type { ComfyForm, ComfyFormat, comfyGroup } from '../../../../codecs/comfy.js';
+
 import { type Note, noteOf } from '../../../../core/note.js';
+import { tileElements } from '../../../codecs/codec.js';
+import type { ComfyForm, ComfyFormat, comfyGroup } from '../../../codecs/comfy.js';
 import type { PlannedTensor } from '../../../format.js';
 import { type Reason, rankReason, reasons } from '../../../reason.js';
 import { originalModel } from '../../diffusers.js';

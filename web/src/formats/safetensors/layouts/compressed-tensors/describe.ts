@@ -3,8 +3,8 @@
  * Reference: github.com/vllm-project/compressed-tensors, src/compressed_tensors/quantization/quant_args.py and quant_config.py at
  * ac8e2ba8.
  */
-import type { Form } from '../../../../codecs/codec.js';
-import type { CompressedForm } from '../../../../codecs/compressed-tensors.js';
+import type { Form } from '../../../codecs/codec.js';
+import type { CompressedForm } from '../../../codecs/compressed-tensors.js';
 import type { PlannedTensor } from '../../../format.js';
 import { isKeptFor } from '../../../reason.js';
 import { keeperByName, linearOnly } from '../../keep.js';

@@ -1,6 +1,6 @@
 /** The groups of modules in a `quantization_config`. */
 import { ScalepointError } from '../../../../core/errors.js';
-import { quoted } from '../../../../files/bytes.js';
+import { quoted } from '../../../files/bytes.js';
 import { MatchingWork, NamePattern } from '../../../name-pattern.js';
 import { isFields } from '../../stored-model.js';
 import type { Fields } from '../layout.js';

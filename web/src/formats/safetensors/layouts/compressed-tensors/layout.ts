@@ -2,11 +2,11 @@
  * The layout of compressed-tensors, which vLLM, transformers and llama.cpp's converter load: integers or float8 with scales.
  * Reference: github.com/vllm-project/compressed-tensors at ac8e2ba8.
  */
-import type { CastType } from '../../../../codecs/cast.js';
-import { tileElements } from '../../../../codecs/codec.js';
-import { type CompressedForm, canWeighCompressedTensors, rowsPerWord } from '../../../../codecs/compressed-tensors.js';
-import { codesPerUnit, spareBits, wordsOf } from '../../../../codecs/compressed-tensors-codes.js';
-import { elementsOf } from '../../../../codecs/elements.js';
+import type { CastType } from '../../../codecs/cast.js';
+import { tileElements } from '../../../codecs/codec.js';
+import { type CompressedForm, canWeighCompressedTensors, rowsPerWord } from '../../../codecs/compressed-tensors.js';
+import { codesPerUnit, spareBits, wordsOf } from '../../../codecs/compressed-tensors-codes.js';
+import { elementsOf } from '../../../codecs/elements.js';
 import type { LogicalTensor, SourceTensor } from '../../../format.js';
 import { elementCount } from '../../../tensors.js';
 import { linearOnly } from '../../keep.js';

@@ -1,6 +1,7 @@
 /** Notes about the readers of a result in the layout of compressed-tensors. */
-import type { CompressedForm } from '../../../../codecs/compressed-tensors.js';
+
 import { type Note, noteOf } from '../../../../core/note.js';
+import type { CompressedForm } from '../../../codecs/compressed-tensors.js';
 import type { PlannedTensor } from '../../../format.js';
 import { cutUnitsNotes } from '../../fused.js';
 import { linearOnly } from '../../keep.js';

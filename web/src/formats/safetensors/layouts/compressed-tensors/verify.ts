@@ -1,6 +1,7 @@
 /** Compares codes in the layout of compressed-tensors with their configuration. */
-import type { CompressedForm } from '../../../../codecs/compressed-tensors.js';
+
 import { show } from '../../../../core/show.js';
+import type { CompressedForm } from '../../../codecs/compressed-tensors.js';
 import type { Finding, LogicalTensor } from '../../../format.js';
 import { isFields } from '../../stored-model.js';
 import { noteFound, problemFound } from '../findings.js';

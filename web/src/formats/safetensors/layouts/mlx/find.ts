@@ -3,11 +3,12 @@
  * shapes leave that open. Reference: github.com/ml-explore/mlx-lm at d78bf58e, mlx_lm/utils.py; ml-explore/mlx at 846d1762,
  * python/mlx/nn/layers/quantized.py.
  */
-import type { CastType } from '../../../../codecs/cast.js';
-import type { Form } from '../../../../codecs/codec.js';
-import type { MicroscaledForm, MicroscaledKind, microscaledBlock } from '../../../../codecs/microscaled.js';
-import type { MlxForm, MlxWidth, mlxGroupSizes, mlxWidths } from '../../../../codecs/mlx.js';
+
 import { show } from '../../../../core/show.js';
+import type { CastType } from '../../../codecs/cast.js';
+import type { Form } from '../../../codecs/codec.js';
+import type { MicroscaledForm, MicroscaledKind, microscaledBlock } from '../../../codecs/microscaled.js';
+import type { MlxForm, MlxWidth, mlxGroupSizes, mlxWidths } from '../../../codecs/mlx.js';
 import type { SourceTensor } from '../../../format.js';
 import type { isFields } from '../../stored-model.js';
 import type { Fields, FoundWeight, FoundWeights, StoredModel } from '../layout.js';

@@ -1,5 +1,5 @@
 /** The type of a model's floats. Reference: github.com/ml-explore/mlx-lm at d78bf58e, mlx_lm/convert.py. */
-import type { CastType } from '../../../../codecs/cast.js';
+import type { CastType } from '../../../codecs/cast.js';
 import type { Fields } from '../layout.js';
 
 const types: Readonly<Record<string, CastType>> = { float16: 'F16', bfloat16: 'BF16', float32: 'F32' };

@@ -1,6 +1,6 @@
 /** The layout of MLX, as mlx-lm stores models. */
-import { type MicroscaledForm, microscaledBlock } from '../../../../codecs/microscaled.js';
-import { type MlxForm, mlxGroupSizes, mlxWidths } from '../../../../codecs/mlx.js';
+import { type MicroscaledForm, microscaledBlock } from '../../../codecs/microscaled.js';
+import { type MlxForm, mlxGroupSizes, mlxWidths } from '../../../codecs/mlx.js';
 import { keeperByName } from '../../keep.js';
 import { hereReader } from '../../options.js';
 import { isFields } from '../../stored-model.js';

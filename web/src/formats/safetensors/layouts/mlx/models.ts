@@ -2,9 +2,10 @@
  * Models that mlx-lm loads: the names of their tensors there, and modules that have more bits.
  * Reference: github.com/ml-explore/mlx-lm at d78bf58e, mlx_lm/models: `sanitize` and `quant_predicate` of each file.
  */
-import { elementsOf } from '../../../../codecs/elements.js';
+
 import { ScalepointError } from '../../../../core/errors.js';
-import { quoted } from '../../../../files/bytes.js';
+import { elementsOf } from '../../../codecs/elements.js';
+import { quoted } from '../../../files/bytes.js';
 import type { LogicalTensor } from '../../../format.js';
 import type { Fields } from '../layout.js';
 

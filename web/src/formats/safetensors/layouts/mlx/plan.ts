@@ -2,14 +2,15 @@
  * Plans results for mlx-lm: which modules get codes, and config.json.
  * Reference: github.com/ml-explore/mlx-lm at d78bf58e, mlx_lm/convert.py and mlx_lm/utils.py (quantize_model, save_model, save_config).
  */
-import type { CastType } from '../../../../codecs/cast.js';
-import type { Form } from '../../../../codecs/codec.js';
-import { tileElements } from '../../../../codecs/codec.js';
-import { elementsOf } from '../../../../codecs/elements.js';
-import type { MicroscaledForm, MicroscaledKind, microscaledBlock } from '../../../../codecs/microscaled.js';
-import type { MlxForm, MlxWidth } from '../../../../codecs/mlx.js';
+
 import { noteOf } from '../../../../core/note.js';
-import { quotedNames } from '../../../../files/bytes.js';
+import type { CastType } from '../../../codecs/cast.js';
+import type { Form } from '../../../codecs/codec.js';
+import { tileElements } from '../../../codecs/codec.js';
+import { elementsOf } from '../../../codecs/elements.js';
+import type { MicroscaledForm, MicroscaledKind, microscaledBlock } from '../../../codecs/microscaled.js';
+import type { MlxForm, MlxWidth } from '../../../codecs/mlx.js';
+import { quotedNames } from '../../../files/bytes.js';
 import type { PlannedTensor } from '../../../format.js';
 import { ruleFor } from '../../../options.js';
 import { isKeptFor, type Reason, rankReason, reasons } from '../../../reason.js';

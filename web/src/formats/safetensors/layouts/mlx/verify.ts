@@ -1,7 +1,8 @@
 /** Compares weights of MLX with their configuration. */
-import { type MicroscaledForm, microscaledBlock } from '../../../../codecs/microscaled.js';
-import type { MlxForm } from '../../../../codecs/mlx.js';
+
 import { show } from '../../../../core/show.js';
+import { type MicroscaledForm, microscaledBlock } from '../../../codecs/microscaled.js';
+import type { MlxForm } from '../../../codecs/mlx.js';
 import type { Finding, LogicalTensor } from '../../../format.js';
 import { isFields } from '../../stored-model.js';
 import { problemFound } from '../findings.js';

@@ -4,9 +4,9 @@
  * Reference: github.com/vllm-project/compressed-tensors at ac8e2ba8; github.com/NVIDIA/TensorRT-Model-Optimizer at 0d7d92d, modelopt/torch/export;
  * github.com/deepseek-ai/DeepSeek-V3 at dca08f2, inference/fp8_cast_bf16.py.
  */
-import type { CastType } from '../../../../codecs/cast.js';
-import { type MicroscaledForm, type MicroscaledKind, microscaled } from '../../../../codecs/microscaled.js';
-import { type ScaledForm, scaledElements } from '../../../../codecs/scaled-elements.js';
+import type { CastType } from '../../../codecs/cast.js';
+import { type MicroscaledForm, type MicroscaledKind, microscaled } from '../../../codecs/microscaled.js';
+import { type ScaledForm, scaledElements } from '../../../codecs/scaled-elements.js';
 import type { LogicalTensor, SourceTensor } from '../../../format.js';
 import { elementCount } from '../../../tensors.js';
 import { isFields } from '../../stored-model.js';

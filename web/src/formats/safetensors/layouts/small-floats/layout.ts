@@ -2,16 +2,17 @@
  * Small floats with scales. NVFP4, MXFP4 and MXFP8 are written as compressed-tensors stores them, which vLLM loads; other tools' and float8
  * with scales for blocks or tensors are read.
  */
-import type { CastType } from '../../../../codecs/cast.js';
-import type { Form } from '../../../../codecs/codec.js';
+
+import { grouped } from '../../../../core/groups.js';
+import type { CastType } from '../../../codecs/cast.js';
+import type { Form } from '../../../codecs/codec.js';
 import {
   canWeighMicroscaled,
   type MicroscaledForm,
   type MicroscaledKind,
   microscaledBlock,
-} from '../../../../codecs/microscaled.js';
-import type { ScaledForm } from '../../../../codecs/scaled-elements.js';
-import { grouped } from '../../../../core/groups.js';
+} from '../../../codecs/microscaled.js';
+import type { ScaledForm } from '../../../codecs/scaled-elements.js';
 import type { PlannedTensor } from '../../../format.js';
 import { rankReason } from '../../../reason.js';
 import { cutUnitsNotes, joinedMatrix } from '../../fused.js';

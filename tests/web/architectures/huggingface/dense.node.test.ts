@@ -1,0 +1,1340 @@
+// Decoders without experts: their keys and tensors beside tables that were written by hand from llama.cpp's converter, and their logits in
+// llama.cpp beside a forward pass in float64 that knows Hugging Face's definitions only.
+import { describe, expect, it } from 'vitest';
+import type { Conversion } from '../../../../web/src/architectures/recipe.js';
+import {
+  convertedDecoder,
+  type DecoderCase,
+  decoderBase,
+  decoderTokens,
+  type FolderJson,
+  testDecoders,
+  testRefusals,
+} from '../../support/decoder-cases.js';
+import {
+  attention,
+  biases,
+  common,
+  furthest,
+  gated,
+  headNorms,
+  type Keys,
+  lateNorms,
+  normBiases,
+  norms,
+  outside,
+  permuted,
+  prefix,
+  tiedOutside,
+} from '../../support/decoder-tables.js';
+import { type Decoder, decoderStates, gelu, relu2 } from '../../support/forward.js';
+import { NativeModel } from '../../support/llama-run.js';
+import { safetensors } from '../../support/models.js';
+import { needNative } from '../../support/native.js';
+import { ownLogits } from '../../support/own-logits.js';
+import { fileOf } from '../../support/recipes.js';
+import { Random } from '../../support/support.js';
+import { expectTensors, type HandTable, weightsOfTable } from '../../support/tensor-table.js';
+
+/** As in logits.node.test.ts: a table of GELU in half precision. */
+const nearGelu = 3e-3;
+
+const layerNorm: Keys = [['attention.layer_norm_epsilon', 1e-5]];
+const withLayers = (keys: Keys, layers: number): Keys =>
+  keys.map(([name, value]) => [name, name === 'block_count' ? layers : value]);
+const withKey = (keys: Keys, key: string, to: unknown): Keys =>
+  keys.map(([name, value]) => [name, name === key ? to : value]);
+
+const late: Partial<Decoder> = {
+  norms: {
+    attention: undefined,
+    attentionAfter: 'post_attention_layernorm',
+    feedForward: undefined,
+    feedForwardAfter: 'post_feedforward_layernorm',
+  },
+};
+const untied: Partial<Decoder> = { headName: 'lm_head.weight' };
+
+/** Frequencies by YaRN, with 32 and 1 turns as the ends of the ramp. */
+const yarn = (dim: number, factor: number, context: number) => (frequencies: readonly number[]) => {
+  const at = (turns: number) => (dim * Math.log(context / (turns * 2 * Math.PI))) / (2 * Math.log(10000));
+  const [low, high] = [Math.max(Math.floor(at(32)), 0), Math.min(Math.ceil(at(1)), dim - 1)];
+  return frequencies.map((f, i) => {
+    const ramp = Math.min(Math.max((i - low) / (high - low), 0), 1);
+    return (f / factor) * ramp + f * (1 - ramp);
+  });
+};
+
+/** Keys of config.json that ChatGLM and Falcon call otherwise, or lack. */
+const noUsual = {
+  num_hidden_layers: undefined,
+  num_key_value_heads: undefined,
+  intermediate_size: undefined,
+  max_position_embeddings: undefined,
+  rms_norm_eps: undefined,
+  rope_theta: undefined,
+};
+
+const falconConfig = {
+  ...noUsual,
+  num_hidden_layers: 3,
+  layer_norm_epsilon: 1e-5,
+  alibi: false,
+  bias: false,
+  parallel_attn: true,
+};
+/** Written from conversion/falcon.py. */
+const falconKeys = (keyHeads: number): Keys => [
+  ['context_length', 2048],
+  ['tensor_data_layout', 'jploski'],
+  ['embedding_length', 64],
+  ['feed_forward_length', 256],
+  ['block_count', 3],
+  ['attention.head_count', 4],
+  ['attention.head_count_kv', keyHeads],
+  ['attention.layer_norm_epsilon', 1e-5],
+];
+const falconOutside = `
+  transformer.word_embeddings.weight  token_embd.weight   264x64
+  transformer.ln_f.weight             output_norm.weight  64
+  transformer.ln_f.bias               output_norm.bias    64`;
+const falconRest = `
+  self_attention.dense.weight  attn_output.weight  64x64
+  mlp.dense_h_to_4h.weight     ffn_up.weight       256x64
+  mlp.dense_4h_to_h.weight     ffn_down.weight     64x256`;
+const falconModel: Partial<Decoder> = {
+  embedding: 'transformer.word_embeddings.weight',
+  prefix: 'transformer.h.',
+  attentionPrefix: 'self_attention.',
+  attentionOutput: 'dense',
+  grouped: 'query_key_value',
+  layerNorms: true,
+  parallel: true,
+  act: gelu,
+  mlp: { up: 'mlp.dense_h_to_4h', down: 'mlp.dense_4h_to_h' },
+  norms: { feedForward: undefined, final: 'transformer.ln_f' },
+};
+
+const cases: readonly DecoderCase[] = [
+  {
+    name: 'Gemma 1',
+    hugging: 'GemmaForCausalLM',
+    architecture: 'gemma',
+    config: { head_dim: 16, hidden_act: 'gelu' },
+    keys: [
+      ['context_length', 128],
+      ['embedding_length', 64],
+      ['block_count', 3],
+      ['feed_forward_length', 96],
+      ['attention.head_count', 4],
+      ['attention.head_count_kv', 2],
+      ['attention.layer_norm_rms_epsilon', 1e-5],
+      ['attention.key_length', 16],
+      ['attention.value_length', 16],
+    ],
+    table: {
+      prefix,
+      outside: tiedOutside.replace(/ 64$/, ' 64 +1'),
+      layer: norms.replaceAll(/ 64$/gm, ' 64 +1') + attention + gated,
+    },
+    model: {
+      gemma: true,
+      norms: {
+        attention: 'input_layernorm',
+        attentionAfter: undefined,
+        feedForward: 'post_attention_layernorm',
+        feedForwardAfter: undefined,
+      },
+    },
+    bound: nearGelu,
+    own: true,
+  },
+  {
+    name: 'Mistral Small 3',
+    hugging: 'Mistral3ForConditionalGeneration',
+    architecture: 'mistral3',
+    keys: [...common(), ['vocab_size', 264], ['rope.dimension_count', 16]],
+    table: { prefix, outside, layer: norms + permuted + gated },
+    model: untied,
+    own: true,
+  },
+  {
+    name: 'Ministral 3, whose queries grow with their position',
+    hugging: 'Ministral3ForCausalLM',
+    architecture: 'mistral3',
+    config: {
+      model_type: 'ministral3',
+      head_dim: 16,
+      rope_theta: undefined,
+      rope_parameters: {
+        rope_type: 'yarn',
+        rope_theta: 10000,
+        factor: 4,
+        original_max_position_embeddings: 8,
+        beta_fast: 32,
+        beta_slow: 1,
+        mscale: 1,
+        mscale_all_dim: 1,
+        llama_4_scaling_beta: 0.5,
+      },
+    },
+    keys: [
+      ...common([
+        ['attention.layer_norm_rms_epsilon', 1e-5],
+        ['attention.key_length', 16],
+        ['attention.value_length', 16],
+      ]).flatMap(
+        (key): Keys =>
+          key[0] === 'rope.freq_base'
+            ? [
+                ['rope.scaling.type', 'yarn'],
+                ['rope.scaling.factor', 4],
+                ['rope.scaling.original_context_length', 8],
+                ['rope.scaling.yarn_beta_fast', 32],
+                ['rope.scaling.yarn_beta_slow', 1],
+                key,
+              ]
+            : [key],
+      ),
+      ['vocab_size', 264],
+      ['rope.dimension_count', 16],
+      ['rope.scaling.yarn_log_multiplier', 1],
+      ['attention.temperature_scale', 0.5],
+    ],
+    table: { prefix, outside, layer: norms + permuted + gated },
+    model: {
+      ...untied,
+      frequencies: yarn(16, 4, 8),
+      temperature: (position) => 1 + 0.5 * Math.log(1 + Math.floor(position / 8)),
+    },
+  },
+  {
+    name: 'Granite',
+    own: true,
+    hugging: 'GraniteForCausalLM',
+    architecture: 'granite',
+    config: {
+      attention_multiplier: 0.125,
+      embedding_multiplier: 12,
+      residual_multiplier: 0.22,
+      logits_scaling: 8,
+      tie_word_embeddings: true,
+    },
+    keys: [
+      ...common(),
+      ['vocab_size', 264],
+      ['rope.dimension_count', 16],
+      ['attention.scale', 0.125],
+      ['embedding_scale', 12],
+      ['residual_scale', 0.22],
+      ['logit_scale', 8],
+    ],
+    table: { prefix, outside: tiedOutside, layer: norms + permuted + gated },
+    model: { scale: 64, embeddingFactor: 12, residualFactor: 0.22, logitFactor: 1 / 8 },
+  },
+  {
+    name: 'OLMo',
+    own: true,
+    hugging: 'OlmoForCausalLM',
+    architecture: 'olmo',
+    config: { clip_qkv: 0.75, rms_norm_eps: undefined },
+    keys: [...common([]), ['attention.layer_norm_epsilon', 1e-5], ['attention.clamp_kqv', 0.75]],
+    table: {
+      prefix,
+      outside: `
+        model.embed_tokens.weight  token_embd.weight  264x64
+        lm_head.weight             output.weight      264x64`,
+      layer: permuted + gated,
+    },
+    model: { ...untied, layerNorms: true, clamp: 0.75 },
+  },
+  {
+    name: 'OLMo 2',
+    own: true,
+    hugging: 'Olmo2ForCausalLM',
+    architecture: 'olmo2',
+    keys: common(),
+    table: {
+      prefix,
+      outside,
+      layer: `${lateNorms}${attention}
+        self_attn.q_norm.weight  attn_q_norm.weight  64
+        self_attn.k_norm.weight  attn_k_norm.weight  32
+        ${gated}`,
+    },
+    model: { ...untied, ...late, headNorms: 'all' },
+  },
+  {
+    name: 'OLMo 3, with windows and YaRN in the layers without one',
+    own: true,
+    hugging: 'Olmo3ForCausalLM',
+    architecture: 'olmo2',
+    layers: 4,
+    config: {
+      sliding_window: 4,
+      rope_scaling: { rope_type: 'yarn', factor: 4, original_max_position_embeddings: 32 },
+    },
+    keys: [
+      ...withLayers(common(), 4).flatMap(
+        (key): Keys =>
+          key[0] === 'rope.freq_base'
+            ? [
+                ['rope.scaling.type', 'yarn'],
+                ['rope.scaling.factor', 4],
+                ['rope.scaling.original_context_length', 32],
+                key,
+              ]
+            : [key],
+      ),
+      ['attention.sliding_window', 4],
+      ['attention.sliding_window_pattern', [true, true, true, false]],
+    ],
+    table: {
+      prefix,
+      outside,
+      layer: `${lateNorms}${attention}
+        self_attn.q_norm.weight  attn_q_norm.weight  64
+        self_attn.k_norm.weight  attn_k_norm.weight  32
+        ${gated}`,
+    },
+    model: {
+      ...untied,
+      ...late,
+      headNorms: 'all',
+      window: (layer) => (layer === 3 ? Infinity : 4),
+      rotaryOf: (layer) =>
+        layer === 3 ? { frequencies: yarn(16, 4, 32), factor: 0.1 * Math.log(4) + 1 } : { factor: 1 },
+    },
+  },
+  {
+    name: 'GLM-4',
+    hugging: 'Glm4ForCausalLM',
+    architecture: 'glm4',
+    config: { head_dim: 16, attention_bias: true, rms_norm_eps: 1e-5, partial_rotary_factor: 0.5 },
+    keys: [
+      ...common([
+        ['attention.layer_norm_rms_epsilon', 1e-5],
+        ['attention.key_length', 16],
+        ['attention.value_length', 16],
+      ]),
+      ['rope.dimension_count', 8],
+    ],
+    table: {
+      prefix,
+      outside,
+      layer: `
+        input_layernorm.weight           attn_norm.weight            64
+        post_self_attn_layernorm.weight  post_attention_norm.weight  64
+        post_attention_layernorm.weight  ffn_norm.weight             64
+        post_mlp_layernorm.weight        post_ffw_norm.weight        64
+        ${attention}${biases}
+        mlp.gate_up_proj.weight          ffn_up.weight    192x64
+        mlp.down_proj.weight             ffn_down.weight  64x96`,
+    },
+    model: {
+      ...untied,
+      neighbors: true,
+      rotated: 8,
+      norms: {
+        attention: 'input_layernorm',
+        attentionAfter: 'post_self_attn_layernorm',
+        feedForward: 'post_attention_layernorm',
+        feedForwardAfter: 'post_mlp_layernorm',
+      },
+    },
+    own: true,
+  },
+  {
+    name: 'ChatGLM 3 and GLM-4-9B',
+    hugging: 'ChatGLMModel',
+    architecture: 'chatglm',
+    config: {
+      ...noUsual,
+      num_layers: 3,
+      multi_query_attention: true,
+      multi_query_group_num: 2,
+      ffn_hidden_size: 96,
+      kv_channels: 16,
+      seq_length: 128,
+      layernorm_epsilon: 1e-6,
+      rope_ratio: 50,
+      add_qkv_bias: true,
+      add_bias_linear: false,
+      rmsnorm: true,
+      post_layer_norm: true,
+      original_rope: true,
+      apply_query_key_layer_scaling: true,
+      apply_residual_connection_post_layernorm: false,
+      padded_vocab_size: 264,
+      vocab_size: 264,
+      tie_word_embeddings: false,
+    },
+    keys: [
+      ['context_length', 128],
+      ['embedding_length', 64],
+      ['feed_forward_length', 96],
+      ['block_count', 3],
+      ['attention.head_count', 4],
+      ['attention.head_count_kv', 2],
+      ['attention.layer_norm_rms_epsilon', 1e-6],
+      ['rope.dimension_count', 8],
+      ['rope.freq_base', 500000],
+    ],
+    table: {
+      prefix: 'transformer.encoder.layers.',
+      outside: `
+        transformer.embedding.word_embeddings.weight  token_embd.weight   264x64
+        transformer.encoder.final_layernorm.weight    output_norm.weight  64
+        transformer.output_layer.weight               output.weight       264x64`,
+      layer: `
+        input_layernorm.weight                 attn_norm.weight    64
+        post_attention_layernorm.weight        ffn_norm.weight     64
+        self_attention.query_key_value.weight  attn_qkv.weight     128x64
+        self_attention.query_key_value.bias    attn_qkv.bias       128
+        self_attention.dense.weight            attn_output.weight  64x64
+        mlp.dense_h_to_4h.weight               ffn_up.weight       192x64
+        mlp.dense_4h_to_h.weight               ffn_down.weight     64x96`,
+    },
+    model: {
+      embedding: 'transformer.embedding.word_embeddings.weight',
+      headName: 'transformer.output_layer.weight',
+      prefix: 'transformer.encoder.layers.',
+      attentionPrefix: 'self_attention.',
+      togetherName: 'query_key_value',
+      attentionOutput: 'dense',
+      fusedName: 'mlp.dense_h_to_4h',
+      fusedDown: 'mlp.dense_4h_to_h',
+      norms: { final: 'transformer.encoder.final_layernorm' },
+      neighbors: true,
+      rotated: 8,
+      theta: 500000,
+      epsilon: 1e-6,
+    },
+    own: true,
+  },
+  {
+    name: 'GLM in the names of transformers',
+    hugging: 'GlmForCausalLM',
+    architecture: 'chatglm',
+    config: { head_dim: 16, attention_bias: true, partial_rotary_factor: 0.5, rope_theta: 5000 },
+    keys: [
+      ['context_length', 128],
+      ['embedding_length', 64],
+      ['feed_forward_length', 96],
+      ['block_count', 3],
+      ['attention.head_count', 4],
+      ['attention.head_count_kv', 2],
+      ['attention.layer_norm_rms_epsilon', 1e-5],
+      ['rope.dimension_count', 8],
+      ['rope.freq_base', 5000],
+    ],
+    table: {
+      prefix,
+      outside,
+      layer: `${norms}${attention}${biases}
+        mlp.gate_up_proj.weight  ffn_up.weight    192x64
+        mlp.down_proj.weight     ffn_down.weight  64x96`,
+    },
+    model: { ...untied, neighbors: true, rotated: 8, theta: 5000 },
+    own: true,
+  },
+  {
+    name: 'Falcon with one key for all heads',
+    hugging: 'FalconForCausalLM',
+    architecture: 'falcon',
+    config: {
+      ...falconConfig,
+      num_attention_heads: 4,
+      // That of the first checkpoints, which says nothing.
+      num_kv_heads: 4,
+      multi_query: true,
+      new_decoder_architecture: false,
+    },
+    keys: falconKeys(1),
+    table: {
+      prefix: 'transformer.h.',
+      outside: falconOutside,
+      layer: `
+        input_layernorm.weight                 attn_norm.weight  64
+        input_layernorm.bias                   attn_norm.bias    64
+        self_attention.query_key_value.weight  attn_qkv.weight   96x64
+        ${falconRest}`,
+    },
+    model: { ...falconModel, keyHeads: 1 },
+    bound: nearGelu,
+    own: true,
+  },
+  {
+    name: 'Falcon with groups and two norms, as RefinedWeb',
+    hugging: 'RWForCausalLM',
+    architecture: 'falcon',
+    config: {
+      ...falconConfig,
+      ...{ num_hidden_layers: undefined, num_attention_heads: undefined },
+      ...{ model_type: 'RefinedWeb', n_layer: 3, n_head: 4, n_head_kv: 2, rope_theta: undefined },
+    },
+    keys: falconKeys(2),
+    table: {
+      prefix: 'transformer.h.',
+      outside: `${falconOutside}
+        lm_head.weight  output.weight  264x64`,
+      layer: `
+        ln_mlp.weight                          attn_norm.weight    64
+        ln_mlp.bias                            attn_norm.bias      64
+        ln_attn.weight                         attn_norm_2.weight  64
+        ln_attn.bias                           attn_norm_2.bias    64
+        self_attention.query_key_value.weight  attn_qkv.weight     128x64  rows=0+16,16+16,64+16,80+16,32+16,96+16,48+16,112+16
+        ${falconRest}`,
+    },
+    model: {
+      ...falconModel,
+      headName: 'lm_head.weight',
+      norms: { ...falconModel.norms, attention: 'ln_attn', feedForward: 'ln_mlp' },
+    },
+    bound: nearGelu,
+    own: true,
+  },
+  {
+    name: 'Falcon with groups and one norm, and a longer context',
+    hugging: 'FalconForCausalLM',
+    architecture: 'falcon',
+    config: {
+      ...falconConfig,
+      ...{ num_kv_heads: 2, new_decoder_architecture: true, num_ln_in_parallel_attn: 1 },
+      ...{ max_position_embeddings: 8192, rope_theta: 500042, ffn_hidden_size: 256 },
+    },
+    keys: [...withKey(falconKeys(2), 'context_length', 8192), ['rope.freq_base', 500042]],
+    table: {
+      prefix: 'transformer.h.',
+      outside: falconOutside,
+      layer: `
+        input_layernorm.weight                 attn_norm.weight  64
+        input_layernorm.bias                   attn_norm.bias    64
+        self_attention.query_key_value.weight  attn_qkv.weight   128x64  rows=0+16,16+16,64+16,80+16,32+16,96+16,48+16,112+16
+        ${falconRest}`,
+    },
+    model: { ...falconModel, theta: 500042 },
+    bound: nearGelu,
+  },
+  {
+    name: 'Falcon with keys of each head',
+    hugging: 'FalconForCausalLM',
+    architecture: 'falcon',
+    config: { ...falconConfig, multi_query: false, new_decoder_architecture: false },
+    keys: falconKeys(4),
+    table: {
+      prefix: 'transformer.h.',
+      outside: falconOutside,
+      layer: `
+        input_layernorm.weight                 attn_norm.weight  64
+        input_layernorm.bias                   attn_norm.bias    64
+        self_attention.query_key_value.weight  attn_qkv.weight   192x64  rows=0+16,48+16,96+16,144+16,16+16,64+16,112+16,160+16,32+16,80+16,128+16,176+16
+        ${falconRest}`,
+    },
+    model: { ...falconModel, keyHeads: 4 },
+    bound: nearGelu,
+  },
+  {
+    name: 'StarCoder 2',
+    own: true,
+    hugging: 'Starcoder2ForCausalLM',
+    architecture: 'starcoder2',
+    config: { norm_epsilon: 1e-5, hidden_act: 'gelu_pytorch_tanh', use_bias: true },
+    keys: common(layerNorm),
+    table: {
+      prefix,
+      outside: `${tiedOutside}
+        model.norm.bias  output_norm.bias  64`,
+      layer: `${norms}${normBiases}${attention}${biases}
+        self_attn.o_proj.bias  attn_output.bias  64
+        mlp.c_fc.weight        ffn_up.weight     96x64
+        mlp.c_fc.bias          ffn_up.bias       96
+        mlp.c_proj.weight      ffn_down.weight   64x96
+        mlp.c_proj.bias        ffn_down.bias     64`,
+    },
+    model: { layerNorms: true, act: gelu, mlp: { up: 'mlp.c_fc', down: 'mlp.c_proj' } },
+    bound: nearGelu,
+  },
+  {
+    name: 'StableLM with biases',
+    own: true,
+    hugging: 'StableLmForCausalLM',
+    architecture: 'stablelm',
+    config: { layer_norm_eps: 1e-5, use_qkv_bias: true, partial_rotary_factor: 0.25 },
+    keys: [
+      ['context_length', 128],
+      ['embedding_length', 64],
+      ['block_count', 3],
+      ['feed_forward_length', 96],
+      ['rope.dimension_count', 4],
+      ['attention.head_count', 4],
+      ['attention.head_count_kv', 2],
+      ['use_parallel_residual', false],
+      ['attention.layer_norm_epsilon', 1e-5],
+    ],
+    table: {
+      prefix,
+      outside: `${outside}
+        model.norm.bias  output_norm.bias  64`,
+      layer: norms + normBiases + attention + biases + gated,
+    },
+    model: { ...untied, layerNorms: true, rotated: 4 },
+  },
+  {
+    name: 'StableLM with one norm a layer and norms of each head',
+    hugging: 'StableLmForCausalLM',
+    architecture: 'stablelm',
+    config: { layer_norm_eps: 1e-5, use_parallel_residual: true, qk_layernorm: true, partial_rotary_factor: 0.25 },
+    keys: [
+      ['context_length', 128],
+      ['embedding_length', 64],
+      ['block_count', 3],
+      ['feed_forward_length', 96],
+      ['rope.dimension_count', 4],
+      ['attention.head_count', 4],
+      ['attention.head_count_kv', 2],
+      ['use_parallel_residual', true],
+      ['attention.layer_norm_epsilon', 1e-5],
+    ],
+    table: {
+      prefix,
+      outside: `${outside}
+        model.norm.bias  output_norm.bias  64`,
+      layer: `
+        input_layernorm.weight                   attn_norm.weight    64
+        input_layernorm.bias                     attn_norm.bias      64
+        self_attn.q_layernorm.norms.#.weight     attn_q_norm.weight  16  stack=4
+        self_attn.k_layernorm.norms.#.weight     attn_k_norm.weight  16  stack=2
+        ${attention}${gated}`,
+    },
+    model: {
+      ...untied,
+      layerNorms: true,
+      rotated: 4,
+      parallel: true,
+      headNorms: 'each',
+      norms: {
+        attention: 'input_layernorm',
+        feedForward: undefined,
+        query: 'q_layernorm.norms.#',
+        key: 'k_layernorm.norms.#',
+      },
+    },
+  },
+  {
+    name: 'GPT-NeoX',
+    own: true,
+    hugging: 'GPTNeoXForCausalLM',
+    architecture: 'gptneox',
+    config: { layer_norm_eps: 1e-5, rotary_pct: 0.5, hidden_act: 'gelu_pytorch_tanh', rope_theta: undefined },
+    keys: [
+      ['context_length', 128],
+      ['embedding_length', 64],
+      ['block_count', 3],
+      ['feed_forward_length', 96],
+      ['rope.dimension_count', 8],
+      ['attention.head_count', 4],
+      ['use_parallel_residual', true],
+      ['attention.layer_norm_epsilon', 1e-5],
+    ],
+    table: {
+      prefix: 'gpt_neox.layers.',
+      outside: `
+        gpt_neox.embed_in.weight          token_embd.weight   264x64
+        gpt_neox.final_layer_norm.weight  output_norm.weight  64
+        gpt_neox.final_layer_norm.bias    output_norm.bias    64
+        embed_out.weight                  output.weight       264x64`,
+      layer: `${norms}${normBiases}
+        attention.query_key_value.weight  attn_qkv.weight  192x64  rows=0+16,48+16,96+16,144+16,16+16,64+16,112+16,160+16,32+16,80+16,128+16,176+16
+        attention.query_key_value.bias    attn_qkv.bias    192     rows=0+16,48+16,96+16,144+16,16+16,64+16,112+16,160+16,32+16,80+16,128+16,176+16
+        attention.dense.weight            attn_output.weight  64x64
+        attention.dense.bias              attn_output.bias    64
+        mlp.dense_h_to_4h.weight          ffn_up.weight       96x64
+        mlp.dense_h_to_4h.bias            ffn_up.bias         96
+        mlp.dense_4h_to_h.weight          ffn_down.weight     64x96
+        mlp.dense_4h_to_h.bias            ffn_down.bias       64`,
+    },
+    model: {
+      headName: 'embed_out.weight',
+      embedding: 'gpt_neox.embed_in.weight',
+      prefix: 'gpt_neox.layers.',
+      attentionPrefix: 'attention.',
+      attentionOutput: 'dense',
+      grouped: 'query_key_value',
+      keyHeads: 4,
+      layerNorms: true,
+      parallel: true,
+      rotated: 8,
+      act: gelu,
+      mlp: { up: 'mlp.dense_h_to_4h', down: 'mlp.dense_4h_to_h' },
+      norms: { final: 'gpt_neox.final_layer_norm' },
+    },
+    bound: nearGelu,
+  },
+  {
+    name: 'Phi-2',
+    own: true,
+    hugging: 'PhiForCausalLM',
+    architecture: 'phi2',
+    config: {
+      layer_norm_eps: 1e-5,
+      partial_rotary_factor: 0.5,
+      hidden_act: 'gelu_new',
+      intermediate_size: 256,
+      num_key_value_heads: null,
+    },
+    keys: [
+      ['context_length', 128],
+      ['embedding_length', 64],
+      ['feed_forward_length', 256],
+      ['block_count', 3],
+      ['attention.head_count', 4],
+      ['attention.head_count_kv', 4],
+      ['attention.layer_norm_epsilon', 1e-5],
+      ['rope.dimension_count', 8],
+    ],
+    table: {
+      prefix,
+      outside: `
+        model.embed_tokens.weight     token_embd.weight   264x64
+        model.final_layernorm.weight  output_norm.weight  64
+        model.final_layernorm.bias    output_norm.bias    64
+        lm_head.weight                output.weight       264x64
+        lm_head.bias                  output.bias         264`,
+      layer: `
+        input_layernorm.weight   attn_norm.weight    64
+        input_layernorm.bias     attn_norm.bias      64
+        self_attn.q_proj.weight  attn_q.weight       64x64
+        self_attn.q_proj.bias    attn_q.bias         64
+        self_attn.k_proj.weight  attn_k.weight       64x64
+        self_attn.k_proj.bias    attn_k.bias         64
+        self_attn.v_proj.weight  attn_v.weight       64x64
+        self_attn.v_proj.bias    attn_v.bias         64
+        self_attn.dense.weight   attn_output.weight  64x64
+        self_attn.dense.bias     attn_output.bias    64
+        mlp.fc1.weight           ffn_up.weight       256x64
+        mlp.fc1.bias             ffn_up.bias         256
+        mlp.fc2.weight           ffn_down.weight     64x256
+        mlp.fc2.bias             ffn_down.bias       64`,
+    },
+    model: {
+      ...untied,
+      keyHeads: 4,
+      layerNorms: true,
+      parallel: true,
+      rotated: 8,
+      act: gelu,
+      attentionOutput: 'dense',
+      mlp: { up: 'mlp.fc1', down: 'mlp.fc2' },
+      norms: { attention: 'input_layernorm', feedForward: undefined, final: 'model.final_layernorm' },
+    },
+    bound: nearGelu,
+  },
+  {
+    name: 'Command R',
+    own: true,
+    hugging: 'CohereForCausalLM',
+    architecture: 'command-r',
+    config: { layer_norm_eps: 1e-5, logit_scale: 0.25, model_max_length: 256 },
+    keys: [...withKey(common(layerNorm), 'context_length', 256), ['logit_scale', 0.25], ['rope.scaling.type', 'none']],
+    table: {
+      prefix,
+      outside: tiedOutside,
+      layer: `
+        input_layernorm.weight   attn_norm.weight    64
+        ${attention}${gated}`,
+    },
+    model: {
+      layerNorms: true,
+      parallel: true,
+      neighbors: true,
+      logitFactor: 0.25,
+      norms: { attention: 'input_layernorm', feedForward: undefined },
+    },
+  },
+  {
+    name: 'Command R+, whose heads have norms',
+    hugging: 'CohereForCausalLM',
+    architecture: 'command-r',
+    layers: 64,
+    config: { layer_norm_eps: 1e-5, logit_scale: 0.25, model_max_length: 256, use_qk_norm: true },
+    keys: [
+      ...withLayers(withKey(common(layerNorm), 'context_length', 256), 64),
+      ['logit_scale', 0.25],
+      ['rope.scaling.type', 'none'],
+    ],
+    table: {
+      prefix,
+      outside: tiedOutside,
+      layer: `
+        input_layernorm.weight   attn_norm.weight    64
+        self_attn.q_norm.weight  attn_q_norm.weight  4x16
+        self_attn.k_norm.weight  attn_k_norm.weight  2x16
+        ${attention}${gated}`,
+    },
+    model: {
+      layerNorms: true,
+      parallel: true,
+      neighbors: true,
+      headNorms: 'rows',
+      logitFactor: 0.25,
+      norms: { attention: 'input_layernorm', feedForward: undefined },
+    },
+  },
+  {
+    name: 'Cohere 2',
+    own: true,
+    hugging: 'Cohere2ForCausalLM',
+    architecture: 'cohere2',
+    layers: 4,
+    config: { layer_norm_eps: 1e-5, logit_scale: 0.25, sliding_window: 4, rotary_pct: 1 },
+    keys: [
+      ...withLayers(common(layerNorm), 4),
+      ['logit_scale', 0.25],
+      ['attention.sliding_window', 4],
+      ['vocab_size', 264],
+      ['rope.dimension_count', 16],
+      ['rope.scaling.type', 'none'],
+    ],
+    table: {
+      prefix,
+      outside: tiedOutside,
+      layer: `
+        input_layernorm.weight  attn_norm.weight  64
+        ${attention}${gated}`,
+    },
+    model: {
+      layerNorms: true,
+      parallel: true,
+      neighbors: true,
+      logitFactor: 0.25,
+      rotates: (layer) => layer !== 3,
+      window: (layer) => (layer === 3 ? Infinity : 4),
+      norms: { attention: 'input_layernorm', feedForward: undefined },
+    },
+  },
+  {
+    name: 'EXAONE 4',
+    own: true,
+    hugging: 'Exaone4ForCausalLM',
+    architecture: 'exaone4',
+    config: { sliding_window: null, head_dim: 16 },
+    keys: [
+      ...common([
+        ['attention.layer_norm_rms_epsilon', 1e-5],
+        ['attention.key_length', 16],
+        ['attention.value_length', 16],
+      ]),
+      ['vocab_size', 264],
+    ],
+    table: { prefix, outside, layer: lateNorms + attention + headNorms + gated },
+    model: { ...untied, ...late },
+  },
+  {
+    name: 'EXAONE 4 of 64 layers, with windows',
+    own: true,
+    hugging: 'Exaone4ForCausalLM',
+    architecture: 'exaone4',
+    layers: 64,
+    config: { sliding_window: 4, sliding_window_pattern: 'LLLG' },
+    keys: [
+      ...withLayers(common(), 64),
+      ['vocab_size', 264],
+      ['attention.sliding_window', 4],
+      ['attention.sliding_window_pattern', Array.from({ length: 64 }, (_, i) => i % 4 !== 3)],
+    ],
+    table: { prefix, outside, layer: lateNorms + attention + headNorms + gated },
+    model: {
+      ...untied,
+      ...late,
+      rotates: (layer) => layer % 4 !== 3,
+      window: (layer) => (layer % 4 === 3 ? Infinity : 4),
+    },
+  },
+  {
+    name: 'Hunyuan',
+    own: true,
+    hugging: 'HunYuanDenseV1ForCausalLM',
+    architecture: 'hunyuan-dense',
+    config: { use_qk_norm: true, rope_scaling: { type: 'xdrope', alpha: 50 }, tie_word_embeddings: true },
+    keys: [
+      ...common(undefined, expect.closeTo(10000 * 50 ** (16 / 14), 6)),
+      ['rope.scaling.type', 'none'],
+      ['rope.scaling.factor', 1],
+    ],
+    table: {
+      prefix,
+      outside: tiedOutside,
+      layer: `${norms}${attention}
+        self_attn.query_layernorm.weight  attn_q_norm.weight  16
+        self_attn.key_layernorm.weight    attn_k_norm.weight  16
+        ${gated}`,
+    },
+    model: {
+      theta: 10000 * 50 ** (16 / 14),
+      headNorms: 'rotated',
+      norms: { query: 'query_layernorm', key: 'key_layernorm' },
+    },
+  },
+  {
+    name: 'Ernie 4.5',
+    hugging: 'Ernie4_5ForCausalLM',
+    architecture: 'ernie4_5',
+    config: { head_dim: 16, tie_word_embeddings: true },
+    keys: common([
+      ['attention.layer_norm_rms_epsilon', 1e-5],
+      ['attention.key_length', 16],
+      ['attention.value_length', 16],
+    ]),
+    table: { prefix, outside: tiedOutside, layer: norms + attention + gated },
+    model: { neighbors: true },
+    own: true,
+  },
+  {
+    name: 'Ernie 4.5 with fused matrices',
+    own: true,
+    hugging: 'Ernie4_5_ForCausalLM',
+    architecture: 'ernie4_5',
+    config: { head_dim: 16 },
+    keys: common([
+      ['attention.layer_norm_rms_epsilon', 1e-5],
+      ['attention.key_length', 16],
+      ['attention.value_length', 16],
+    ]),
+    table: {
+      prefix: 'ernie.layers.',
+      outside: outside.replaceAll('model.', 'ernie.'),
+      layer: `${norms}
+        self_attn.qkv_proj.weight  attn_q.weight       128x64  rows=0+64    as=64x64
+        self_attn.qkv_proj.weight  attn_k.weight       128x64  rows=64+32   as=32x64
+        self_attn.qkv_proj.weight  attn_v.weight       128x64  rows=96+32   as=32x64
+        self_attn.o_proj.weight    attn_output.weight  64x64
+        mlp.up_gate_proj.weight    ffn_gate.weight     192x64  rows=0+96    as=96x64
+        mlp.up_gate_proj.weight    ffn_up.weight       192x64  rows=96+96   as=96x64
+        mlp.down_proj.weight       ffn_down.weight     64x96`,
+    },
+    model: {
+      headName: 'lm_head.weight',
+      neighbors: true,
+      embedding: 'ernie.embed_tokens.weight',
+      prefix: 'ernie.layers.',
+      fusedName: 'mlp.up_gate_proj',
+      norms: { final: 'ernie.norm' },
+    },
+  },
+  {
+    name: 'Nemotron',
+    own: true,
+    hugging: 'NemotronForCausalLM',
+    architecture: 'nemotron',
+    config: { norm_eps: 1e-5, partial_rotary_factor: 0.5, hidden_act: 'relu2', head_dim: 16 },
+    keys: [
+      ...common([
+        ['attention.layer_norm_rms_epsilon', 1e-5],
+        ['attention.key_length', 16],
+        ['attention.value_length', 16],
+      ]),
+      ['vocab_size', 264],
+      ['attention.layer_norm_epsilon', 1e-5],
+      ['rope.dimension_count', 8],
+      ['rope.scaling.type', 'none'],
+    ],
+    table: {
+      prefix,
+      outside: `
+        model.embed_tokens.weight  token_embd.weight   264x64
+        model.norm.weight          output_norm.weight  64  +1
+        model.norm.bias            output_norm.bias    64
+        lm_head.weight             output.weight       264x64`,
+      layer: `
+        input_layernorm.weight           attn_norm.weight  64  +1
+        post_attention_layernorm.weight  ffn_norm.weight   64  +1
+        ${normBiases}${attention}
+        mlp.up_proj.weight    ffn_up.weight    96x64
+        mlp.down_proj.weight  ffn_down.weight  64x96`,
+    },
+    model: {
+      ...untied,
+      layerNorms: true,
+      normPlus: 1,
+      rotated: 8,
+      act: relu2,
+      mlp: { up: 'mlp.up_proj', down: 'mlp.down_proj' },
+    },
+  },
+  {
+    name: 'LFM2, whose layers have attention or a short convolution',
+    hugging: 'Lfm2ForCausalLM',
+    architecture: 'lfm2',
+    config: {
+      norm_eps: 1e-5,
+      conv_L_cache: 3,
+      layer_types: ['conv', 'full_attention', 'conv'],
+      block_ff_dim: 140,
+      block_multiple_of: 32,
+      tie_word_embeddings: true,
+    },
+    // Two thirds of 140 are 93, and 96 is the next multiple of 32.
+    keys: [
+      ...common().map(([name, value]) => [name, name.endsWith('_kv') ? [0, 2, 0] : value] as const),
+      ['vocab_size', 264],
+      ['shortconv.l_cache', 3],
+    ],
+    table: {
+      prefix,
+      outside: `
+        model.embed_tokens.weight    token_embd.weight       264x64
+        model.embedding_norm.weight  token_embd_norm.weight  64`,
+      layer: `
+        operator_norm.weight    attn_norm.weight  64
+        ffn_norm.weight         ffn_norm.weight   64
+        feed_forward.w1.weight  ffn_gate.weight   96x64
+        feed_forward.w3.weight  ffn_up.weight     96x64
+        feed_forward.w2.weight  ffn_down.weight   64x96`,
+      some: [
+        {
+          layers: [1],
+          lines: `
+            self_attn.q_proj.weight       attn_q.weight       64x64
+            self_attn.k_proj.weight       attn_k.weight       32x64
+            self_attn.v_proj.weight       attn_v.weight       32x64
+            self_attn.out_proj.weight     attn_output.weight  64x64
+            self_attn.q_layernorm.weight  attn_q_norm.weight  16
+            self_attn.k_layernorm.weight  attn_k_norm.weight  16`,
+        },
+        {
+          layers: [0, 2],
+          lines: `
+            conv.conv.weight      shortconv.conv.weight      64x1x3  as=64x3
+            conv.in_proj.weight   shortconv.in_proj.weight   192x64
+            conv.out_proj.weight  shortconv.out_proj.weight  64x64`,
+        },
+      ],
+    },
+    model: {
+      attentionOutput: 'out_proj',
+      convolves: (layer) => layer !== 1,
+      mlp: { gate: 'feed_forward.w1', up: 'feed_forward.w3', down: 'feed_forward.w2' },
+      norms: {
+        attention: 'operator_norm',
+        feedForward: 'ffn_norm',
+        query: 'q_layernorm',
+        key: 'k_layernorm',
+        final: 'model.embedding_norm',
+      },
+    },
+  },
+  {
+    name: 'Seed-OSS',
+    own: true,
+    hugging: 'SeedOssForCausalLM',
+    architecture: 'seed_oss',
+    config: { head_dim: 16, attention_bias: true, attention_out_bias: false },
+    keys: common([
+      ['attention.layer_norm_rms_epsilon', 1e-5],
+      ['attention.key_length', 16],
+      ['attention.value_length', 16],
+    ]),
+    table: {
+      prefix,
+      outside,
+      layer: `
+        input_layernorm.weight           attn_norm.weight            64
+        post_attention_layernorm.weight  post_attention_norm.weight  64
+        ${attention}${biases}${gated}`,
+    },
+    model: untied,
+  },
+];
+
+testDecoders(cases);
+
+it('outputs of models whose heads have norms of their own are refused', async () => {
+  const one = cases.find(({ name }) => name.startsWith('Command R+')) as DecoderCase;
+  const weights = weightsOfTable(one.table, one.layers ?? 3);
+  const file = new Uint8Array(fileOf(await convertedDecoder(one, weights), weights));
+  await expect(ownLogits(file, decoderTokens)).rejects.toMatchObject({
+    code: 'UNKNOWN_FORMAT',
+    tensor: 'blk.0.attn_q_norm.weight',
+  });
+});
+
+describe('EmbeddingGemma', () => {
+  needNative();
+
+  const table: HandTable = {
+    prefix: 'layers.',
+    outside: `
+      embed_tokens.weight  token_embd.weight   264x64
+      norm.weight          output_norm.weight  64  +1`,
+    layer: `
+      input_layernorm.weight             attn_norm.weight            64  +1
+      post_attention_layernorm.weight    post_attention_norm.weight  64  +1
+      pre_feedforward_layernorm.weight   ffn_norm.weight             64  +1
+      post_feedforward_layernorm.weight  post_ffw_norm.weight        64  +1
+      self_attn.q_norm.weight            attn_q_norm.weight          16  +1
+      self_attn.k_norm.weight            attn_k_norm.weight          16  +1
+      ${attention}${gated}`,
+  };
+  const one: DecoderCase = {
+    name: 'EmbeddingGemma',
+    hugging: 'Gemma3TextModel',
+    architecture: 'gemma-embedding',
+    layers: 7,
+    config: {
+      head_dim: 16,
+      query_pre_attn_scalar: 16,
+      sliding_window: 4,
+      rope_theta: 1e6,
+      rope_local_base_freq: 10000,
+      use_bidirectional_attention: true,
+    },
+    keys: [],
+    table,
+  };
+  const pooled = {
+    'modules.json': [{ type: 'sentence_transformers.models.Pooling', path: '1_Pooling' }],
+    '1_Pooling/config.json': { pooling_mode_mean_tokens: true },
+  };
+
+  it('has the keys, tensors and vectors of the definition', async () => {
+    const weights = weightsOfTable(table, 7);
+    const conversion = await convertedDecoder(one, weights, pooled);
+    const got = conversion.keys.filter(({ name }) => !name.startsWith('tokenizer.'));
+    expect(got.map(({ name, value }) => [name.replace('gemma-embedding.', ''), value])).toEqual([
+      ['general.architecture', 'gemma-embedding'],
+      ['general.type', 'model'],
+      ['general.name', 'tiny'],
+      ['block_count', 7],
+      ['context_length', 128],
+      ['embedding_length', 64],
+      ['feed_forward_length', 96],
+      ['attention.head_count', 4],
+      ['attention.head_count_kv', 2],
+      ['rope.freq_base', 1e6],
+      ['rope.freq_base_swa', 10000],
+      ['attention.layer_norm_rms_epsilon', 1e-5],
+      ['attention.key_length', 16],
+      ['attention.value_length', 16],
+      ['attention.sliding_window', 4],
+      ['pooling_type', 1],
+    ]);
+    expectTensors(conversion, table, 7);
+    // The class of Hugging Face halves the window: a token sees two others on each side.
+    const states = decoderStates(
+      weights,
+      {
+        ...decoderBase,
+        layers: 7,
+        gemma: true,
+        theta: 1e6,
+        bothSides: true,
+        local: (layer) => ({ theta: layer === 5 ? 1e6 : 10000, divisor: 1 }),
+        window: (layer) => (layer === 5 ? Infinity : 3),
+        embedding: 'embed_tokens.weight',
+        prefix: 'layers.',
+        norms: { final: 'norm' },
+      },
+      decoderTokens,
+    );
+    const mean = states[0]!.map((_, i) => states.reduce((sum, state) => sum + state[i]!, 0) / states.length);
+    using native = new NativeModel(fileOf(conversion, weights));
+    expect(furthest([native.pooled(decoderTokens)], [mean])).toBeLessThan(nearGelu);
+  });
+
+  it('has the layers of sentence-transformers behind the pooling', async () => {
+    const weights = weightsOfTable(table, 7);
+    const random = new Random(77);
+    const [second, third] = [random.bell(128 * 64), random.bell(64 * 128)];
+    const brain = new Uint16Array(new Uint32Array(third.buffer).map((bits) => bits >>> 16));
+    const dense = (inputs: number, outputs: number) => ({
+      in_features: inputs,
+      out_features: outputs,
+      bias: false,
+      activation_function: 'torch.nn.modules.linear.Identity',
+    });
+    const files = {
+      ...pooled,
+      'modules.json': [
+        ...pooled['modules.json'],
+        { type: 'sentence_transformers.models.Dense', path: '2_Dense' },
+        { type: 'sentence_transformers.models.Dense', path: '3_Dense' },
+      ],
+      '2_Dense/config.json': dense(64, 128),
+      '2_Dense/model.safetensors': safetensors({ 'linear.weight': { dtype: 'F32', shape: [128, 64], data: second } }),
+      '3_Dense/config.json': dense(128, 64),
+      '3_Dense/model.safetensors': safetensors({ 'linear.weight': { dtype: 'BF16', shape: [64, 128], data: brain } }),
+    };
+    const conversion = await convertedDecoder(one, weights, files);
+    const got = conversion.keys.filter(({ name }) => /dense|pooling_type|sliding_window$/.test(name));
+    expect(got.map(({ name, value }) => [name.replace('gemma-embedding.', ''), value])).toEqual([
+      ['attention.sliding_window', 4],
+      ['dense_2_feat_in', 64],
+      ['dense_2_feat_out', 128],
+      ['dense_3_feat_in', 128],
+      ['dense_3_feat_out', 64],
+      ['pooling_type', 1],
+    ]);
+    expect(conversion.notes).toEqual([]);
+    const [a, b] = conversion.tensors.slice(0, 2);
+    expect([a?.name, a?.shape, a?.values]).toEqual(['dense_2.weight', [128, 64], second]);
+    const rounded = third.map((value) => {
+      const bits = Uint32Array.of(new Uint32Array(Float32Array.of(value).buffer)[0]! & 0xffff0000);
+      return new Float32Array(bits.buffer)[0]!;
+    });
+    expect([b?.name, b?.shape, b?.values]).toEqual(['dense_3.weight', [64, 128], rounded]);
+    // Every float16 that is finite, and the same numbers by their definition.
+    const halves = Uint16Array.from({ length: 128 * 64 }, (_, i) => ((i * 8 + (i % 8)) % 0x7c00) | ((i & 1) << 15));
+    const wide = Float32Array.from(halves, (bits) => {
+      const [sign, exponent, fraction] = [bits >> 15 ? -1 : 1, (bits >> 10) & 31, (bits & 1023) / 1024];
+      return sign * (exponent === 0 ? fraction * 2 ** -14 : (1 + fraction) * 2 ** (exponent - 15));
+    });
+    for (const [dtype, data, values] of [
+      ['F16', halves, wide],
+      ['F64', Float64Array.from(wide), wide],
+    ] as const) {
+      const weight = safetensors({ 'linear.weight': { dtype, shape: [128, 64], data } });
+      const { tensors } = await convertedDecoder(one, weights, { ...files, '2_Dense/model.safetensors': weight });
+      expect(tensors[0]?.values, dtype).toEqual(values);
+    }
+    const whole = safetensors({ 'linear.weight': { dtype: 'I16', shape: [128, 64], data: new Int16Array(128 * 64) } });
+    await expect(convertedDecoder(one, weights, { ...files, '2_Dense/model.safetensors': whole })).rejects.toThrow(
+      'linear.weight is I16, and no float',
+    );
+    // llama.cpp multiplies the pooled vector by both.
+    using plain = new NativeModel(fileOf(await convertedDecoder(one, weights, pooled), weights));
+    using native = new NativeModel(fileOf(conversion, weights));
+    const times = (matrix: Float32Array, x: readonly number[]) =>
+      Array.from({ length: matrix.length / x.length }, (_, row) =>
+        x.reduce((sum, value, i) => sum + value * matrix[row * x.length + i]!, 0),
+      );
+    const expected = times(rounded, times(second, [...plain.pooled(decoderTokens)]));
+    const largest = Math.max(...expected.map(Math.abs));
+    // Each product sums at most 128 terms in float32.
+    expect(furthest([native.pooled(decoderTokens)], [expected])).toBeLessThan(largest * 128 * 2 ** -22);
+    // A layer of another size than its settings, and a part that llama.cpp does not apply.
+    await expect(convertedDecoder(one, weights, { ...files, '2_Dense/config.json': dense(64, 96) })).rejects.toThrow(
+      'by 2_Dense/config.json it is [96, 64]',
+    );
+    const tanh = { ...dense(64, 128), activation_function: 'torch.nn.modules.activation.Tanh' };
+    const { notes } = await convertedDecoder(one, weights, { ...files, '2_Dense/config.json': tanh });
+    expect(notes).toMatchObject([{ kind: 'denseLeftOut', paths: ['2_Dense'] }]);
+  });
+});
+
+it('takes Phi-2 without a bias of the head as with one of zeros', async () => {
+  const one = cases.find(({ name }) => name === 'Phi-2') as DecoderCase;
+  const weights = weightsOfTable(one.table, 3);
+  const without = new Map([...weights].filter(([name]) => name !== 'lm_head.bias'));
+  const zeros = new Map(weights).set('lm_head.bias', { shape: [264], values: new Float32Array(264) });
+  const [made, stored] = [await convertedDecoder(one, without), await convertedDecoder(one, zeros)];
+  expect(made.keys).toEqual(stored.keys);
+  expect(made.tensors.find(({ name }) => name === 'output.bias')?.values).toEqual(new Float32Array(264));
+  using native = new NativeModel(fileOf(made, without));
+  using other = new NativeModel(fileOf(stored, zeros));
+  expect(native.logits(decoderTokens)).toEqual(other.logits(decoderTokens));
+});
+
+testRefusals(cases, [
+  ['Gemma 1', { rope_theta: 5000 }, /rope_theta is 5000/],
+  ['Gemma 1', { hidden_act: 'relu' }, /hidden_act is "relu"/],
+  ['Ministral 3, whose queries grow with their position', { model_type: 'mistral4' }, /mistral4/],
+  ['Granite', { head_dim: 32 }, /head_dim is 32/],
+  [
+    'OLMo 3, with windows and YaRN in the layers without one',
+    { layer_types: new Array(4).fill('sliding_attention') },
+    /layer 3 has a window/,
+  ],
+  ['GLM-4', { rope_scaling: { type: 'default', mrope_section: [1, 1, 2] } }, /mrope_section/],
+  ['ChatGLM 3 and GLM-4-9B', { position_encoding_2d: true }, /ChatGLM 1, whose positions have two dimensions/],
+  ['ChatGLM 3 and GLM-4-9B', { multi_query_attention: false }, /multi_query_attention is false/],
+  ['ChatGLM 3 and GLM-4-9B', { kv_channels: 32 }, /kv_channels is 32/],
+  ['ChatGLM 3 and GLM-4-9B', { pre_seq_len: 8 }, /pre_seq_len is 8/],
+  ['ChatGLM 3 and GLM-4-9B', { num_hidden_layers: 2 }, /num_hidden_layers is 2 and num_layers 3/, 'BAD_FILE'],
+  ['GLM in the names of transformers', { head_dim: 32 }, /head_dim is 32/],
+  ['GLM in the names of transformers', { rope_scaling: { type: 'linear', factor: 2 } }, /rope_type is "linear"/],
+  ['Falcon with one key for all heads', { alibi: true }, /alibi is true/],
+  ['Falcon with one key for all heads', { parallel_attn: false }, /parallel_attn is false/],
+  ['Falcon with one key for all heads', { bias: true }, /bias is true/],
+  ['Falcon with one key for all heads', { ffn_hidden_size: 96 }, /ffn_hidden_size is 96/],
+  ['StarCoder 2', { use_bias: false }, /use_bias is false/],
+  ['StableLM with biases', { rope_theta: 500 }, /rope_theta is 500/],
+  ['GPT-NeoX', { rotary_emb_base: 500 }, /rotary_emb_base is 500/],
+  ['Phi-2', { intermediate_size: 96 }, /intermediate_size 96/],
+  ['Command R', { use_qk_norm: true }, /use_qk_norm is true/],
+  ['Cohere 2', { rotary_pct: 0.5 }, /8 of 16 elements/],
+  ['EXAONE 4', { sliding_window: 4 }, /sliding_window is 4/],
+  ['Hunyuan', { num_experts: 4 }, /num_experts is more than 1/],
+  ['Hunyuan', { rope_scaling: { type: 'dynamic', alpha: 50 } }, /max_position_embeddings 128/],
+  ['Nemotron', { hidden_act: 'silu' }, /hidden_act is "silu"/],
+  [
+    'LFM2, whose layers have attention or a short convolution',
+    { layer_types: ['conv', 'sliding_attention', 'conv'] },
+    /"sliding_attention"/,
+  ],
+  ['Seed-OSS', { mlp_bias: true }, /mlp_bias is true/],
+]);
+
+describe('tokens that the converter sets', () => {
+  const ids = ({ keys }: Conversion) =>
+    keys.filter(({ name }) => /_token_id$|add_/.test(name)).map(({ name, value }) => [name.slice(15), value]);
+  const convertedOf = (name: string, config: FolderJson, files: FolderJson) => {
+    const one = cases.find((found) => found.name === name)!;
+    const weights = weightsOfTable(one.table, one.layers ?? 3);
+    return convertedDecoder({ ...one, config: { ...one.config, ...config } }, weights, files);
+  };
+  const of = async (name: string, config: FolderJson, files: FolderJson) => ids(await convertedOf(name, config, files));
+
+  it('for Gemma 1, Nemotron, Phi-2 and Hunyuan, in its order', async () => {
+    const usual = { bos_token_id: 1, eos_token_id: 2, pad_token_id: 3 };
+    expect(await of('Gemma 1', usual, {})).toEqual([
+      ['bos_token_id', 1],
+      ['eos_token_id', 2],
+      ['padding_token_id', 3],
+      ['eot_token_id', 107],
+      ['add_space_prefix', false],
+    ]);
+    expect(await of('Nemotron', usual, {})).toEqual([
+      ['bos_token_id', 1],
+      ['eos_token_id', 2],
+      ['padding_token_id', 0],
+      ['unknown_token_id', 1],
+      ['add_space_prefix', false],
+    ]);
+    expect(await of('Phi-2', usual, { 'tokenizer_config.json': { add_bos_token: true } })).toEqual([
+      ['add_bos_token', true],
+      ['bos_token_id', 1],
+      ['eos_token_id', 2],
+      ['padding_token_id', 3],
+      ['add_space_prefix', false],
+    ]);
+    expect(await of('Phi-2', {}, {})).toEqual([
+      ['add_bos_token', false],
+      ['add_space_prefix', false],
+    ]);
+    const generation = { 'generation_config.json': { eos_token_id: [7, 8] } };
+    expect(await of('Hunyuan', { ...usual, eod_token_id: 5 }, generation)).toEqual([
+      ['bos_token_id', 1],
+      ['eos_token_id', 5],
+      ['padding_token_id', 3],
+      ['eot_token_id', 7],
+      ['add_space_prefix', false],
+    ]);
+    const all = await convertedOf('ChatGLM 3 and GLM-4-9B', { eos_token_id: 2 }, {});
+    expect(all.keys.slice(9, 13).map(({ name, value }) => [name, value])).toEqual([
+      ['chatglm.attention.layer_norm_rms_epsilon', 1e-6],
+      ['chatglm.rope.dimension_count', 8],
+      // Between the others, as the converter sets it.
+      ['tokenizer.ggml.add_bos_token', false],
+      ['chatglm.rope.freq_base', 500000],
+    ]);
+    expect(ids(all)).toEqual([
+      ['add_bos_token', false],
+      ['eos_token_id', 2],
+      ['add_space_prefix', false],
+    ]);
+    expect(await of('Ernie 4.5', {}, { 'tokenizer_config.json': { add_prefix_space: true } })).toEqual([
+      ['add_space_prefix', true],
+    ]);
+  });
+});

@@ -1,0 +1,142 @@
+/** Folders of language models, and their vision towers, to GGUF. Loaded with the first folder. */
+import { ScalepointError } from '../core/errors.js';
+import type { ByteSource } from '../formats/files/bytes.js';
+import type { OpenModel, SourceTensor } from '../formats/format.js';
+import { nameKey } from '../formats/gguf/edits.js';
+import type { GgufChoices } from '../formats/gguf/options.js';
+import { planGguf } from '../formats/gguf/plan.js';
+import { readStatistics } from '../formats/read-statistics.js';
+import { codedLayoutOf, quantizedLayoutOf } from '../formats/safetensors/layouts/registry.js';
+import { sourceNotes } from '../formats/safetensors/layouts/source-note.js';
+import { tensorsAsFloats } from '../formats/safetensors/quantized.js';
+import type { WeightNames } from '../formats/weight-names.js';
+import { carryOutAll, type SourceWeight } from './carry-out.js';
+import type { Beside, Converted } from './converter.js';
+import { architectureNames, type ConvertOptions, convertHuggingface, weightNames } from './huggingface/convert.js';
+import { convertTower, type TowerTarget } from './huggingface/vision/convert.js';
+import { planTower } from './huggingface/vision/plan.js';
+import type { Folder } from './recipe.js';
+
+/** The first architecture that a config.json names, if it is known. */
+export function architectureIn(bytes: Uint8Array<ArrayBuffer>): string | undefined {
+  try {
+    const first = JSON.parse(new TextDecoder().decode(bytes))?.architectures?.[0];
+    return typeof first === 'string' && architectureNames.includes(first) ? first : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The weights of a model. @param requantize false for an error about weights with codes */
+async function weightsOf(model: OpenModel, requantize: boolean): Promise<SourceWeight[]> {
+  const tensors = await tensorsAsFloats(model, requantize);
+  return tensors.map((tensor) => {
+    const layout = codedLayoutOf(tensor.form);
+    return { tensor, dtype: layout?.floats(tensor.form) ?? tensor.type, isCoded: layout !== undefined };
+  });
+}
+
+/** A model as a folder. */
+function folderOf(
+  model: OpenModel,
+  weights: readonly SourceWeight[],
+  beside: Beside,
+  name: string | undefined,
+): Folder {
+  const metadata = model.metadata as Readonly<Record<string, string>>;
+  const tensors = weights.map(({ tensor, dtype }) => ({ name: tensor.name, dtype, shape: tensor.shape }));
+  const isCoded = weights.some(({ tensor }) => quantizedLayoutOf(tensor.form) !== undefined);
+  return {
+    name,
+    tensors,
+    metadata,
+    isCoded,
+    file: (path) => beside.file(path),
+    async areEqual(a, b) {
+      const [first, second] = [a, b].map((one) => model.tensors.find((tensor) => tensor.name === one));
+      return first && second && areEqual(model, first, second);
+    },
+  };
+}
+
+/** Bytes that are compared at a time. */
+const comparedBytes = 1 << 22;
+
+/** True if two stored tensors have the same type and bytes. */
+async function areEqual({ files }: OpenModel, a: SourceTensor, b: SourceTensor): Promise<boolean> {
+  if (a.dtype !== b.dtype || a.bytes !== b.bytes) return false;
+  for (let at = 0; at < a.bytes; at += comparedBytes) {
+    const end = Math.min(a.bytes, at + comparedBytes);
+    const [x, y] = await Promise.all(
+      [a, b].map(({ file, byteOffset }) => (files[file] as ByteSource).read(byteOffset + at, byteOffset + end)),
+    );
+    if (x?.some((byte, i) => byte !== y?.[i])) return false;
+  }
+  return true;
+}
+
+/** The contents of the GGUF file that a folder becomes. */
+async function carriedOut(
+  model: OpenModel,
+  beside: Beside,
+  name: string | undefined,
+  requantize: boolean,
+  options: ConvertOptions,
+  tower: TowerTarget | undefined,
+) {
+  const weights = await weightsOf(model, requantize);
+  const folder = folderOf(model, weights, beside, name);
+  const conversion = await (tower === undefined ? convertHuggingface(folder, options) : convertTower(folder, tower));
+  const { architecture, notes, types } = conversion;
+  const before = sourceNotes(weights.map(({ tensor }) => tensor));
+  return { architecture, types, notes: [...before, ...notes], ...carryOutAll(weights, conversion) };
+}
+
+/** Conversions of open models, by their names and options. Plans for a size are made of one model with each type. */
+const known = new WeakMap<OpenModel, Map<string, ReturnType<typeof carriedOut>>>();
+
+/** A language model or its vision tower, as config.json and the files beside it describe them. */
+export async function convertFolder(
+  model: OpenModel,
+  beside: Beside,
+  choices: ConvertOptions & Partial<Pick<GgufChoices, 'to' | 'metadata' | 'requantize' | 'mmproj'>>,
+): Promise<Converted> {
+  const { missingBytes = 'refuse', preTokenizer, metadata = {}, requantize = false } = choices;
+  // A given name takes the place of the folder's, as with --model-name of llama.cpp's converter. Other edits move to the end, as in ggml.
+  const { [nameKey]: given, ...others } = metadata;
+  const isNamed = typeof given === 'string' && given !== '';
+  const name = isNamed ? given : beside.folder;
+  const conversions = known.get(model) ?? new Map<string, ReturnType<typeof carriedOut>>();
+  known.set(model, conversions);
+  const tower = choices.mmproj === true ? ((choices.to ?? 'F32') as TowerTarget) : undefined;
+  const key = JSON.stringify([name ?? null, missingBytes, preTokenizer ?? null, requantize, tower]);
+  const carried =
+    conversions.get(key) ?? carriedOut(model, beside, name, requantize, { missingBytes, preTokenizer }, tower);
+  conversions.set(key, carried);
+  const { architecture, notes, types, view, sources } = await carried;
+  return {
+    architecture,
+    contents: { view, sources },
+    tensors: sources.flatMap((source) => (source instanceof Uint8Array ? [] : [source])),
+    async plan(given, partsOf, readOptionFile) {
+      const gguf = given as GgufChoices;
+      const own = isNamed ? { ...gguf, metadata: others } : gguf;
+      const plan =
+        types === undefined
+          ? planGguf(view, own, partsOf, sources, await readStatistics(gguf, readOptionFile))
+          : planTower({ view, sources }, types, own, partsOf);
+      return { ...plan, notes: [...notes, ...plan.notes] };
+    },
+  };
+}
+
+/** The names that tensors of a folder have in GGUF; undefined if it cannot be converted. */
+export async function folderNames(model: OpenModel, beside: Beside): Promise<WeightNames | undefined> {
+  try {
+    return await weightNames(folderOf(model, await weightsOf(model, true), beside, undefined));
+  } catch (error) {
+    // Statistics of other models may have the names of the tensors themselves.
+    if (error instanceof ScalepointError) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,255 @@
+/**
+ * Converts a folder of Hugging Face to the contents of a GGUF file: keys, recipes of tensors, and notes.
+ * Reference: github.com/ggml-org/llama.cpp, conversion/base.py at 00bd27a and 051139f. Tests compare with v0.5.0.
+ */
+
+import { type Note, noteOf } from '../../core/note.js';
+import { mention } from '../../core/option-problem.js';
+import { largestCount } from '../../formats/codecs/elements.js';
+import { quoted } from '../../formats/files/bytes.js';
+import type { GgufKey } from '../../formats/gguf/pairs.js';
+import type { WeightName, WeightNames } from '../../formats/weight-names.js';
+import type { Conversion, Folder, Recipe } from '../recipe.js';
+import { readModel } from './architectures.js';
+import { Config } from './config.js';
+import { badFolderFile, unsupported } from './errors.js';
+import { modelKeys } from './hyper.js';
+import { arrayMember, type Json, member, objectMember, parseObject } from './json.js';
+import { readModules } from './pooling.js';
+import type { Model } from './reading.js';
+import { isOfTower, recipes, scoreName } from './tensors.js';
+import { readTokenizer } from './tokenizer.js';
+import { towerKinds } from './vision/towers.js';
+
+export { architectureNames } from './architectures.js';
+
+/** Choices of a conversion. */
+export interface ConvertOptions {
+  /**
+   * Treatment of a SentencePiece vocabulary that lacks tokens for some of the 256 bytes. llama.cpp aborts at the first character
+   * that such a vocabulary lacks. `keep` converts it, with a note.
+   * @defaultValue 'refuse'
+   */
+  readonly missingBytes?: 'refuse' | 'keep';
+  /** Name of the pre-tokenizer in llama.cpp, if it is not recognized. */
+  readonly preTokenizer?: string | undefined;
+}
+
+/** Names of the token embedding, with the prefixes that folders have. */
+const embeddingName =
+  /^((model|ernie)\.)?(language_model\.)?(model\.)?(text_model\.)?embed_tokens\.weight$|^gpt_neox\.embed_in\.weight$|^(transformer\.)?wte\.weight$|^(model\.)?backbone\.embeddings\.weight$|^(transformer\.)?(embedding\.)?word_embeddings\.weight$/;
+const bertEmbeddingName =
+  /^((bert|roberta|distilbert)\.)?embeddings\.word_embeddings\.weight$|^(model\.)?embeddings\.tok_embeddings\.weight$|^(shared|encoder\.embed_tokens)\.weight$/;
+const headName = /^(language_model\.)?lm_head\.weight$/;
+
+/** Fails unless the folder holds a whole model with plain weights. */
+export async function checkFolder(folder: Folder, keys: Json): Promise<void> {
+  if ((await folder.file('adapter_config.json')) !== undefined)
+    unsupported('adapter_config.json', 'the folder holds an adapter (LoRA); merge it into its model first');
+  for (const [where, from] of [
+    ['', keys],
+    ['text_config.', objectMember(keys, 'text_config')],
+  ] as const) {
+    const settings = member(from, 'quantization_config');
+    if (settings === undefined || folder.isCoded) continue;
+    const method = typeof settings === 'object' ? member(settings as Json, 'quant_method') : undefined;
+    const named = typeof method === 'string' ? ` (${JSON.stringify(method.slice(0, 60))})` : '';
+    unsupported(
+      'config.json',
+      `${where}quantization_config says that the weights are quantized${named}; convert the model that they were made from`,
+    );
+  }
+  if (folder.tensors.length === 0) badFolderFile('safetensors', 'the folder has no tensors');
+}
+
+/** True if the token embedding is stored only under the name of the head, as some tied models have it. */
+function onlyHead({ tensors, metadata }: Folder, { tied }: Model): boolean {
+  if (tensors.some(({ name }) => embeddingName.test(name))) return false;
+  const head = tensors.find(({ name }) => headName.test(name));
+  if (head === undefined) return false;
+  const noted = Object.entries(metadata).some(([name, of]) => embeddingName.test(name) && of === head.name);
+  return noted || tied === true;
+}
+
+/** Fails if the head that config.json announces is missing. */
+function checkHead({ tensors }: Folder, { tied, table }: Model): void {
+  if (tied !== false || !table.outside.some(({ from }) => from === 'lm_head')) return;
+  if (!tensors.some(({ name }) => headName.test(name)))
+    badFolderFile('config.json', 'tie_word_embeddings is false, but the tensor lm_head.weight is missing');
+}
+
+/** The tensors of a model. */
+function tensorsOf(folder: Folder, model: Model, { assumed }: Config): readonly Recipe[] {
+  checkHead(folder, model);
+  const { sizes, architecture } = model;
+  let { table } = model;
+  if (onlyHead(folder, model)) {
+    const { rename } = table;
+    table = {
+      ...table,
+      rename: (name) => (name === 'lm_head.weight' ? 'model.embed_tokens.weight' : rename ? rename(name) : name),
+    };
+  }
+  // Check the shape in the folder, because rows beyond the vocabulary are cut off later.
+  const rows = model.longEmbedding === true ? embeddingRows(folder) : undefined;
+  const long = rows !== undefined && rows > sizes.vocabulary;
+  const read = recipes(folder.tensors, table, long ? { ...sizes, vocabulary: rows } : sizes, architecture, assumed);
+  const cut = (recipe: Recipe): Recipe =>
+    recipe.name === 'token_embd.weight'
+      ? { ...recipe, shape: [sizes.vocabulary, sizes.hidden], windows: [[0, sizes.vocabulary]] }
+      : recipe;
+  return [...model.made(), ...(long ? read.map(cut) : read)];
+}
+
+/** Rows of the token embedding. */
+function embeddingRows({ tensors }: Folder): number | undefined {
+  for (const pattern of [embeddingName, bertEmbeddingName, headName]) {
+    const found = tensors.find(({ name }) => pattern.test(name));
+    if (found !== undefined) return found.shape[0];
+  }
+  return undefined;
+}
+
+/** Tokens that llama.cpp looks up in each model whose name contains one of these. It does not load one that lacks a token. */
+const phiNames = ['phi-3', 'phi3'];
+const phiTokens = ['</s>', '<unk>', '<s>', '<|endoftext|>'];
+
+/** The note about a name that needs tokens which the vocabulary lacks. Reference: src/llama-vocab.cpp of llama.cpp at eb6a99c. */
+function nameNotes({ name = '' }: Folder, keys: readonly GgufKey[]): Note[] {
+  if (!phiNames.some((part) => name.toLowerCase().includes(part))) return [];
+  const tokens = new Set(keys.find((key) => key.name === 'tokenizer.ggml.tokens')?.value as readonly string[]);
+  const missing = phiTokens.filter((token) => !tokens.has(token));
+  if (missing.length === 0) return [];
+  const text =
+    `llama.cpp does not load a model called ${quoted(name)} without the tokens ${missing.join(', ')}, which this vocabulary lacks; ` +
+    'another general.name avoids this';
+  return [noteOf('nameNeedsTokens', { name, missing }, text)];
+}
+
+/** Parts of names that wrappers of torch.compile, FSDP and DataParallel leave in checkpoints. */
+const wrappers = /^((_orig_mod|_fsdp_wrapped_module|module)\.)+|(?<=\.)(_orig_mod|_fsdp_wrapped_module)\./g;
+
+/** A folder whose tensors have the names of the model without wrappers, and their names in the files. */
+function unwrapped(folder: Folder): { readonly folder: Folder; readonly stored: ReadonlyMap<string, string> } {
+  const stored = new Map<string, string>();
+  const tensors = folder.tensors.map((tensor) => {
+    const name = tensor.name.replace(wrappers, '');
+    if (name === tensor.name) return tensor;
+    stored.set(name, tensor.name);
+    return { ...tensor, name };
+  });
+  return { folder: stored.size === 0 ? folder : { ...folder, tensors }, stored };
+}
+
+/** The note about the head of a classifier, which is left out. */
+function scoreNotes({ tensors }: Folder): Note[] {
+  if (!tensors.some(({ name }) => name === scoreName)) return [];
+  const text = `${scoreName}, the head of a classifier, is left out: llama.cpp runs this architecture without it`;
+  return [noteOf('scoreLeftOut', { tensors: [scoreName] }, text)];
+}
+
+/**
+ * The note about a head that differs from the embedding where one of them stands for both: by tie_word_embeddings, or because the converter
+ * leaves heads of the architecture out.
+ */
+async function headNotes(folder: Folder, { tied }: Model, tensors: readonly Recipe[]): Promise<Note[]> {
+  const nameOf = (pattern: RegExp) => folder.tensors.find(({ name }) => pattern.test(name.replace(wrappers, '')))?.name;
+  const [head, embedding] = [nameOf(headName), nameOf(embeddingName)];
+  if (head === undefined || embedding === undefined) return [];
+  const isWritten = tensors.some(({ sources }) => sources.includes(head));
+  if (isWritten && tied !== true) return [];
+  const isEqual = await folder.areEqual?.(head, embedding);
+  if (isEqual === true) return [];
+  const differs = isEqual === undefined ? 'may differ' : 'differs';
+  const text = isWritten
+    ? `tie_word_embeddings is true, but the tensor ${head} ${differs} from the embedding: llama.cpp's output layer becomes this tensor, and ` +
+      'transformers takes the embedding'
+    : `the tensor ${head} ${differs} from the embedding, and is left out: llama.cpp's output layer is the embedding`;
+  return [noteOf('tiedHead', { tensors: [head], isWritten }, text)];
+}
+
+/** The model that a folder describes, without its tokenizer. */
+async function modelOf(given: Folder) {
+  const { folder, stored } = unwrapped(given);
+  const bytes = await folder.file('config.json');
+  if (bytes === undefined) return badFolderFile('config.json', 'the folder has none');
+  const keys = parseObject('config.json', bytes);
+  await checkFolder(folder, keys);
+  const config = new Config(keys, undefined, undefined, largestCount(folder.tensors));
+  const names = folder.tensors.map(({ name }) => name);
+  const isCoded = folder.isCoded === true;
+  const model = readModel(config, { names, embeddingRows: embeddingRows(folder), isCoded });
+  const tensors = tensorsOf(folder, model, config).map((recipe) =>
+    stored.size === 0 ? recipe : { ...recipe, sources: recipe.sources.map((name) => stored.get(name) ?? name) },
+  );
+  return { config, model, tensors, notes: [...towerNotes(folder, keys), ...scoreNotes(folder)] };
+}
+
+/** The note about towers for pictures and sound, which are left out. */
+function towerNotes({ tensors }: Folder, keys: Json): Note[] {
+  const count = tensors.filter(({ name }) => isOfTower(name)).length;
+  const vision = objectMember(keys, 'vision_config');
+  if (count === 0 || (vision === undefined && objectMember(keys, 'audio_config') === undefined)) return [];
+  const what = `left out (${count} tensor${count === 1 ? '' : 's'})`;
+  const architecture = arrayMember(keys, 'architectures')[0];
+  const isKnown = typeof architecture === 'string' && Object.hasOwn(towerKinds, architecture);
+  if (!isKnown || vision === undefined) {
+    const text = `towers for pictures or sound are ${what}; llama.cpp's convert_hf_to_gguf.py --mmproj knows some of them`;
+    return [noteOf('towersLeftOut', { count, isKnown: false }, text)];
+  }
+  const [first, middle] = [`the vision tower is ${what}; `, ' with '];
+  const last = ' makes a second file of it';
+  return [
+    noteOf('towersLeftOut', { count, isKnown }, first, mention('mmproj', true), middle, mention('to', 'F16'), last),
+  ];
+}
+
+/** llama.cpp's names of the tensors of a folder, for statistics. Experts are matrices of one tensor there. */
+export async function weightNames(folder: Folder): Promise<WeightNames> {
+  const { tensors } = await modelOf(folder);
+  const names = new Map<string, WeightName[]>();
+  for (const { name, sources, windows } of tensors) {
+    // Statistics have one row of inputs for a matrix, so that parts of one that lie apart have no entry of their own.
+    if (windows !== undefined && windows.length > 1) continue;
+    for (const [index, source] of sources.entries()) {
+      const matrix = sources.length > 1 ? ([index, sources.length] as const) : undefined;
+      const others = names.get(source);
+      if (others === undefined) names.set(source, [{ name, matrix }]);
+      else others.push({ name, matrix });
+    }
+  }
+  return names;
+}
+
+/**
+ * Converts a folder of Hugging Face to GGUF. The result equals that of llama.cpp's converter; folders that it would convert wrongly are
+ * refused.
+ */
+export async function convertHuggingface(folder: Folder, options: ConvertOptions = {}): Promise<Conversion> {
+  const { config, model, tensors, notes } = await modelOf(folder);
+  const modules = await readModules(folder, model.architecture);
+  const heads = await headNotes(folder, model, tensors);
+  const tokenizer = await readTokenizer(folder, {
+    config,
+    architecture: model.architecture,
+    encoder: model.encoder,
+    size: model.sizes.vocabulary,
+    missingBytes: options.missingBytes ?? 'refuse',
+    preTokenizer: options.preTokenizer,
+  });
+  const keys = [...modelKeys(model.architecture, folder.name, { ...model.hyper, ...modules.hyper }), ...tokenizer.keys];
+  return {
+    architecture: model.architecture,
+    // A key that is set again keeps its place.
+    keys: [...new Map(keys.map((key) => [key.name, key])).values()],
+    tensors: [...modules.tensors, ...tensors],
+    notes: [
+      ...model.notes,
+      ...notes,
+      ...heads,
+      ...modules.notes,
+      ...tokenizer.notes,
+      ...nameNotes(folder, tokenizer.keys),
+    ],
+  };
+}

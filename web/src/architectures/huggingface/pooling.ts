@@ -1,0 +1,170 @@
+/**
+ * Pooling: how an embedding model reduces the vectors of its tokens to one, and the layers behind it. Read from the files of
+ * sentence-transformers.
+ * Reference: github.com/ggml-org/llama.cpp, conversion/base.py at 00bd27a and conversion/gemma.py at 061b8c5.
+ */
+import { type Note, noteOf } from '../../core/note.js';
+import { show } from '../../core/show.js';
+import { quoted } from '../../formats/files/bytes.js';
+import { openSource } from '../../formats/files/open.js';
+import { readSafetensors } from '../../formats/safetensors/header.js';
+import type { Folder, Recipe } from '../recipe.js';
+import { badFolderFile, unsupported } from './errors.js';
+import type { Hyper } from './hyper.js';
+import { isObject, type Json, member, parseJson, parseObject } from './json.js';
+
+/** Architectures whose converter reads the pooling. */
+const pooled = [
+  'qwen2',
+  'qwen3',
+  'gemma-embedding',
+  'bert',
+  'jina-bert-v2',
+  'jina-bert-v3',
+  'nomic-bert',
+  'modern-bert',
+];
+
+/** Keys of a pooling's config.json with llama.cpp's numbers. The first that is true counts. */
+const flags: readonly (readonly [key: string, pooling: number])[] = [
+  ['pooling_mode_mean_tokens', 1],
+  ['pooling_mode_cls_token', 2],
+  ['pooling_mode_lasttoken', 3],
+];
+const modes = new Map<unknown, number>([
+  ['mean', 1],
+  ['cls', 2],
+  ['lasttoken', 3],
+]);
+
+/** Facts of modules.json: the modules that make one vector of those of the tokens. */
+interface VectorModules {
+  /** The pooling, and sizes of the layers behind it, as far as modules.json has them. */
+  readonly hyper: Partial<Hyper>;
+  /** Matrices of the layers behind the pooling. */
+  readonly tensors: readonly Recipe[];
+  readonly notes: readonly Note[];
+}
+
+/** Reads modules.json. */
+export async function readModules(folder: Folder, architecture: string): Promise<VectorModules> {
+  const bytes = await folder.file('modules.json');
+  if (bytes === undefined) return { hyper: {}, tensors: [], notes: [] };
+  const modules = parseJson('modules.json', bytes);
+  if (!Array.isArray(modules)) return badFolderFile('modules.json', 'it holds no array');
+  const ofType = (end: string) =>
+    (modules as unknown[]).filter(isObject).filter((one) => {
+      const type = member(one, 'type');
+      return typeof type === 'string' && type.endsWith(end);
+    });
+  const layers = ofType('Dense');
+  // llama.cpp has such layers for EmbeddingGemma alone.
+  const hasLayers = architecture === 'gemma-embedding';
+  const dense = hasLayers ? await Promise.all(layers.map((one) => denseOf(folder, one))) : [];
+  if (new Set(dense.map(({ recipe }) => recipe.name)).size < dense.length)
+    unsupported('modules.json', `it has ${dense.length} layers of the type Dense; llama.cpp knows 2_Dense and 3_Dense`);
+  const notes = hasLayers
+    ? dense.flatMap((one) => one.notes)
+    : leftOut(layers.map((one) => String(member(one, 'path'))));
+  const [module] = ofType('Pooling');
+  const isPooled = module !== undefined && pooled.includes(architecture);
+  const pooling = isPooled ? { pooling: await poolingOf(folder, module) } : {};
+  return {
+    hyper: Object.assign({}, ...dense.map(({ hyper }) => hyper), pooling),
+    tensors: dense.map(({ recipe }) => recipe),
+    notes,
+  };
+}
+
+/** The note about layers that llama.cpp does not apply. */
+function leftOut(paths: readonly string[]): Note[] {
+  if (paths.length === 0) return [];
+  const [layers, are] = paths.length === 1 ? ['layer', 'is'] : ['layers', 'are'];
+  const text =
+    `the ${layers} ${paths.map(quoted).join(', ')} of sentence-transformers behind the pooling ${are} left out: vectors of llama.cpp ` +
+    'differ from those of sentence-transformers';
+  return [noteOf('denseLeftOut', { paths }, text)];
+}
+
+/** The path of a module, and the file of its settings. */
+async function settingsOf(
+  folder: Folder,
+  module: Json,
+  what: string,
+): Promise<{ path: string; file: string; keys: Json }> {
+  const path = member(module, 'path');
+  if (typeof path !== 'string')
+    return badFolderFile('modules.json', `the path of the ${what} has to be a string, got ${show(path)}`);
+  if (path.split(/[\\/]/).includes('..') || /^[\\/]|:/.test(path))
+    return badFolderFile('modules.json', `the path of the ${what} leads out of the folder: ${show(path)}`);
+  const file = `${path}/config.json`;
+  const settings = await folder.file(file);
+  if (settings === undefined) return badFolderFile(file, 'modules.json names this file, but it is missing');
+  return { path, file, keys: parseObject(file, settings) };
+}
+
+/** Floats of a small matrix as float32, exact but for F64. Undefined for other types. */
+function widened(dtype: string, data: ArrayBuffer): Float32Array<ArrayBuffer> | undefined {
+  if (dtype === 'F32') return new Float32Array(data);
+  if (dtype === 'F64') return Float32Array.from(new Float64Array(data));
+  if (dtype === 'BF16') return new Float32Array(Uint32Array.from(new Uint16Array(data), (bits) => bits << 16).buffer);
+  if (dtype !== 'F16') return undefined;
+  return Float32Array.from(new Uint16Array(data), (bits) => {
+    const [exponent, fraction] = [(bits >>> 10) & 31, bits & 1023];
+    if (exponent === 31) return fraction === 0 ? Infinity : Number.NaN;
+    const size = exponent === 0 ? fraction * 2 ** -24 : (1024 + fraction) * 2 ** (exponent - 25);
+    return bits < 0x8000 ? size : -size;
+  });
+}
+
+/** A layer behind the pooling: its matrix, its sizes, and notes about parts of it that llama.cpp does not apply. */
+async function denseOf(folder: Folder, module: Json) {
+  const { path, file, keys } = await settingsOf(folder, module, 'layer behind the pooling');
+  // The converter gives every other path the second name.
+  const isSecond = path === '2_Dense';
+  const name = isSecond ? 'dense_2' : 'dense_3';
+  const [inputs, outputs] = [member(keys, 'in_features'), member(keys, 'out_features')];
+  const weights = `${path}/model.safetensors`;
+  const bytes = await folder.file(weights);
+  if (bytes === undefined) return badFolderFile(weights, 'modules.json names its folder, but it is missing');
+  const { tensors } = await readSafetensors(await openSource(bytes));
+  const matrix = tensors.find((one) => one.name === 'linear.weight');
+  if (matrix === undefined) return badFolderFile(weights, 'the tensor "linear.weight" is missing');
+  const { shape, dtype, byteOffset, bytes: size } = matrix;
+  if (shape.length !== 2 || shape[0] !== outputs || shape[1] !== inputs)
+    badFolderFile(
+      weights,
+      `linear.weight has the shape [${shape.join(', ')}]; by ${file} it is [${show(outputs)}, ${show(inputs)}]`,
+    );
+  const data = bytes.slice(byteOffset, byteOffset + size).buffer;
+  const values = widened(dtype, data) ?? unsupported(weights, `linear.weight is ${dtype}, and no float`);
+  const sizes = { inputs: shape[1] as number, outputs: shape[0] as number };
+  const hyper: Partial<Hyper> = isSecond
+    ? { secondDenseInputs: sizes.inputs, secondDenseOutputs: sizes.outputs }
+    : { thirdDenseInputs: sizes.inputs, thirdDenseOutputs: sizes.outputs };
+  const recipe: Recipe = { name: `${name}.weight`, shape, sources: [], values };
+  return { hyper, recipe, notes: denseNotes(path, keys, tensors) };
+}
+
+/** The note about a bias or an activation behind a matrix, which llama.cpp does not apply. */
+function denseNotes(path: string, keys: Json, tensors: readonly { readonly name: string }[]): Note[] {
+  const activation = member(keys, 'activation_function');
+  const isPlain = activation === undefined || (typeof activation === 'string' && /(^|\.)Identity$/.test(activation));
+  const parts = [
+    ...(tensors.some(({ name }) => name === 'linear.bias') ? ['the bias'] : []),
+    ...(isPlain ? [] : [`the activation ${show(activation)}`]),
+  ];
+  if (parts.length === 0) return [];
+  const text =
+    `${parts.join(' and ')} of the layer ${quoted(path)} behind the pooling left out: vectors of llama.cpp differ from those of ` +
+    'sentence-transformers';
+  return [noteOf('denseLeftOut', { paths: [path] }, text)];
+}
+
+/** The number of the pooling of a module. */
+async function poolingOf(folder: Folder, module: Json): Promise<number> {
+  const { file, keys } = await settingsOf(folder, module, 'pooling');
+  const flag = flags.find(([key]) => member(keys, key) === true);
+  if (flag !== undefined) return flag[1];
+  return modes.get(member(keys, 'pooling_mode')) ?? unsupported(file, 'the pooling is not mean, cls or lasttoken');
+}

@@ -1,0 +1,107 @@
+/**
+ * Vocabularies of tiktoken, as GLM-4-9B has one in its tokenizer.model: a token in base64 and its rank in each line. They become what a
+ * tokenizer.json would say.
+ * Reference: github.com/ggml-org/llama.cpp, conversion/chatglm.py at 32e9e04 (bpe, token_bytes_to_string); the class ChatGLM4Tokenizer of
+ * huggingface.co/THUDM/glm-4-9b for the pattern and the added tokens.
+ */
+import { type Note, noteOf } from '../../core/note.js';
+import { quoted } from '../../formats/files/bytes.js';
+import { badFolderFile } from './errors.js';
+import type { Json } from './json.js';
+import type { AddedToken } from './vocabulary.js';
+
+const file = 'tokenizer.model';
+
+/** Most bytes of a token. Real ones have up to 128. */
+const longest = 256;
+
+const line = /^([A-Za-z0-9+/]+=*)[ \t]+(\d+)\r?$/;
+
+/** True for a vocabulary of tiktoken. */
+export function isRankFile(bytes: Uint8Array): boolean {
+  const end = bytes.subarray(0, 4 * longest).indexOf(10);
+  return end > 0 && line.test(String.fromCharCode(...bytes.subarray(0, end)));
+}
+
+/** Tokens that the class adds behind the others, for files that do not list them. */
+const classTokens = [
+  ...['<|endoftext|>', '[MASK]', '[gMASK]', '[sMASK]', '<sop>', '<eop>', '<|system|>', '<|user|>', '<|assistant|>'],
+  ...['<|observation|>', '<|begin_of_image|>', '<|end_of_image|>', '<|begin_of_video|>', '<|end_of_video|>'],
+];
+
+const pattern = String.raw`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`;
+
+/** Tokens in the letters that stand for bytes, with their ranks, which are their ids. */
+function readRanks(bytes: Uint8Array, characters: readonly string[]): Map<string, number> {
+  const ranks = new Map<string, number>();
+  for (const [i, text] of new TextDecoder('latin1').decode(bytes).split('\n').entries()) {
+    if (text.trim() === '') continue;
+    const [, base64, rank] =
+      line.exec(text) ?? badFolderFile(file, `line ${i + 1} is not a token in base64 and its rank`);
+    let binary: string;
+    try {
+      binary = atob(base64 as string);
+    } catch {
+      return badFolderFile(file, `line ${i + 1} is not base64`);
+    }
+    if (binary.length > longest) badFolderFile(file, `the token of line ${i + 1} has ${binary.length} bytes`);
+    const token = Array.from(binary, (byte) => characters[byte.charCodeAt(0)]).join('');
+    if (ranks.has(token)) badFolderFile(file, `the token ${quoted(token)} occurs twice`);
+    ranks.set(token, Number(rank));
+  }
+  return ranks;
+}
+
+/** The parts of a token once all merges of smaller ranks are done. */
+function partsOf(token: string, ranks: ReadonlyMap<string, number>): string[] {
+  const parts = token.split('');
+  const own = ranks.get(token) as number;
+  for (;;) {
+    let [at, least] = [-1, own];
+    for (let i = 1; i < parts.length; i++) {
+      const rank = ranks.get(`${parts[i - 1]}${parts[i]}`) ?? Infinity;
+      if (rank < least) [at, least] = [i - 1, rank];
+    }
+    if (at < 0) return parts;
+    parts.splice(at, 2, `${parts[at]}${parts[at + 1]}`);
+  }
+}
+
+/**
+ * The tokenizer.json of a vocabulary of tiktoken. Tokens that more than two others make are reached by no merge.
+ * @param characters stand for the 256 bytes
+ * @param listed the added tokens that tokenizer_config.json lists
+ */
+export function tokenizerOfRanks(
+  bytes: Uint8Array,
+  characters: readonly string[],
+  listed: readonly AddedToken[],
+): { readonly tokenizer: Json; readonly notes: readonly Note[] } {
+  const ranks = readRanks(bytes, characters);
+  const merges: [string, string][] = [];
+  const unreached: string[] = [];
+  for (const [token] of [...ranks].sort(([, a], [, b]) => a - b)) {
+    if (token.length === 1) continue;
+    const [left, right, third] = partsOf(token, ranks) as [string, string, string?];
+    if (third === undefined) merges.push([left, right]);
+    else unreached.push(token);
+  }
+  const added =
+    listed.length > 0 ? listed : classTokens.map((content, i) => ({ id: ranks.size + i, content, special: true }));
+  const tokenizer = {
+    added_tokens: added,
+    pre_tokenizer: {
+      type: 'Sequence',
+      pretokenizers: [
+        { type: 'Split', pattern: { Regex: pattern }, behavior: 'Isolated', invert: false },
+        { type: 'ByteLevel', add_prefix_space: false, use_regex: false },
+      ],
+    },
+    model: { type: 'BPE', vocab: Object.fromEntries(ranks), merges },
+  };
+  if (unreached.length === 0) return { tokenizer, notes: [] };
+  const text =
+    `${unreached.length} tokens of ${file}, such as ${quoted(unreached[0] as string)}, are whole words that no merge of two tokens makes: llama.cpp ` +
+    'never cuts text to them, and tiktoken does';
+  return { tokenizer, notes: [noteOf('ignoreMerges', { tokens: unreached.length }, text)] };
+}

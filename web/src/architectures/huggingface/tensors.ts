@@ -1,0 +1,396 @@
+/**
+ * Turns the tensors of a folder into recipes, by tables of names and shapes. Each tensor must match one row of the table, and each required
+ * row one tensor.
+ */
+import { quoted } from '../../formats/files/bytes.js';
+import type { ElementView } from '../../formats/format.js';
+import type { FolderTensor, Recipe, RowWindow } from '../recipe.js';
+import { badFolderFile } from './errors.js';
+
+/** Sizes of a model. The tables give shapes in terms of them. */
+export interface Sizes {
+  readonly layers: number;
+  /** Elements of a token's vector. */
+  readonly hidden: number;
+  readonly twoHidden: number;
+  readonly threeHidden: number;
+  /** Tokens that a short convolution sees. */
+  readonly convolved: number;
+  readonly vocabulary: number;
+  readonly heads: number;
+  readonly keyHeads: number;
+  /** Elements of a head. */
+  readonly head: number;
+  /** All heads together, and all key heads. */
+  readonly queries: number;
+  readonly twoQueries: number;
+  readonly keys: number;
+  /** Queries, keys and values in one matrix. */
+  readonly together: number;
+  readonly feedForward: number;
+  /** Gate and up in one matrix. */
+  readonly twoFeedForward: number;
+  readonly experts: number;
+  readonly expertFeedForward: number;
+  /** Gate and up of an expert in one matrix. */
+  readonly twoExpertFeedForward: number;
+  /** Rows of the experts that all tokens pass, together. */
+  readonly sharedFeedForward: number;
+  readonly twoSharedFeedForward: number;
+  readonly positions: number;
+  /** Rows of the table of positions in the folder, some of which may not be used. */
+  readonly storedPositions: number;
+  /** Outputs of a classifier. */
+  readonly labels: number;
+  /** Number of buckets of relative positions, as T5 has them. */
+  readonly buckets: number;
+  readonly tokenTypes: number;
+}
+
+/** A size of a model by its name, or a number. */
+type Size = keyof Sizes | number;
+
+/** Finds the rows of a share. */
+export type RowsOf = (sizes: Sizes) => readonly RowWindow[];
+
+/** Finds the elements of a tensor, in their order in the result. */
+export type ViewOf = (sizes: Sizes) => ElementView;
+
+/** A part of a tensor of the folder that becomes a tensor of its own: some of its rows, or some of its elements in an order of their own. */
+interface Share {
+  /** Name in GGUF, as in `Row`. */
+  readonly to: string;
+  /** Shape of the weight in GGUF. A bias has the product of all dimensions but the last one. */
+  readonly shape: readonly Size[];
+  /** First rows and numbers of rows, in the order in which they follow each other in the result. Vectors have rows of one element. */
+  readonly windows?: RowsOf;
+  /** The elements, in place of rows. */
+  readonly view?: ViewOf;
+}
+
+/** A row of the table: a tensor, or two if it has a bias. */
+export interface Row {
+  /** Name in the folder, without `.weight`; in a layer, the part behind its number. `#` stands for the number of an expert. */
+  readonly from: string;
+  /** Name in GGUF, without `.weight`; in a layer, the part behind its number. Not used with `shares`. */
+  readonly to: string;
+  /** Shape of the weight in the folder, row-major. A bias has the first dimension. */
+  readonly shape: readonly Size[];
+  /** Set if the name in the folder is whole, without `.weight`: ending of the name in GGUF. */
+  readonly whole?: '.weight' | '.bias' | '';
+  /** Set if its rows are divided between tensors. All windows of a share have the same number of rows. */
+  readonly shares?: readonly Share[];
+  /** The size that `#` counts up to. @defaultValue 'experts' */
+  readonly count?: Size;
+  /** Layers that have it. All by default. */
+  readonly only?: (layer: number) => boolean;
+  /** Set if the elements of its weight are in another order in GGUF. */
+  readonly view?: ViewOf;
+  /** Shape in GGUF, if it is not the folder's. */
+  readonly as?: readonly Size[];
+  /** True if it has a bias. @defaultValue 'never' */
+  readonly bias?: 'optional' | 'always' | 'never';
+  /** True if it may be missing. */
+  readonly optional?: true;
+  /** The heads whose rows move to Llama's rotary layout. */
+  readonly permute?: 'heads' | 'keyHeads';
+  /** True if the model multiplies by 1 + weight and llama.cpp by the weight, so that 1 is added. */
+  readonly plusOne?: true;
+  /** True if it holds logarithms of decays, of which llama.cpp wants -exp(x). */
+  readonly negativeExp?: true;
+  /** True if its weight is rounded to three values. */
+  readonly ternary?: true;
+  /** The factor of its weight in GGUF, and a second one for each row, by which products are multiplied. */
+  readonly factor?: number | undefined;
+  readonly rowFactors?: Float32Array<ArrayBuffer> | undefined;
+  /** Rows in GGUF, if these are more than the folder's, of zeros. */
+  readonly filledTo?: Size;
+}
+
+/** Layers of one kind. */
+interface LayerTable {
+  /** Key of config.json with the number of layers, for errors. @defaultValue 'num_hidden_layers' */
+  readonly layersKey?: string;
+  /** Prefix before the number of a layer. */
+  readonly layerPrefix: string;
+  /** Prefix of the number of a layer in GGUF. @defaultValue 'blk.' */
+  readonly layerTarget?: string;
+  readonly layer: readonly Row[];
+}
+
+/** The tensors of an architecture. */
+export interface TensorTable extends LayerTable {
+  readonly outside: readonly Row[];
+  /** Layers of a second kind, as of a decoder behind an encoder, and their number. */
+  readonly second?: LayerTable & { readonly layers: number };
+  /** Maps a name in the folder to the name in the table; undefined if the tensor is left out. */
+  readonly rename?: (name: string) => string | undefined;
+  /** For a tower in place of the language model: maps each name in the folder, as `rename` does. */
+  readonly towerName?: (name: string) => string | undefined;
+}
+
+/** Tensors that no model needs: buffers of old files. */
+const bufferEnds = ['.attention.masked_bias', '.attention.bias', '.rotary_emb.inv_freq'];
+
+/** Scales of caches and of inputs in checkpoints with codes. They say how layers run, and belong to no weight. */
+const runScales = /\.([kvq]|kv|prob)_scale$|\.(input|output)_(scale|global_scale|zero_point)$/;
+
+/** The head of a classifier, which llama.cpp's decoders have no place for. */
+export const scoreName = 'score.weight';
+
+/** Parts of the names of towers for pictures and sound. The language model runs without them. */
+const towers = /visual\.|vision\.|vision_|audio\.|audio_|projector\.|connector\.|image_newline|patch_embed|^mlp1?\./;
+
+/** True for a tensor of a tower for pictures or sound. */
+export function isOfTower(name: string): boolean {
+  return towers.test(name);
+}
+
+/** Name of a tensor in the tables; undefined if it is left out. */
+function canonical(name: string, table: TensorTable): string | undefined {
+  if (table.towerName !== undefined) return table.towerName(name);
+  if (bufferEnds.some((end) => name.endsWith(end)) || towers.test(name)) return undefined;
+  if (runScales.test(name) || name === scoreName) return undefined;
+  const own = name.replace('language_model.', '');
+  return table.rename === undefined ? own : table.rename(own);
+}
+
+/** An expected tensor of the folder. */
+interface ExpectedTensor {
+  readonly to: string;
+  readonly shape: readonly number[];
+  readonly required: boolean;
+  readonly row: Row;
+  readonly expert: number | undefined;
+  readonly isBias?: true;
+}
+
+function sizeOf(size: Size, sizes: Sizes): number {
+  return typeof size === 'number' ? size : sizes[size];
+}
+
+/** Tensors that are stacked to one. */
+function stackOf({ count = 'experts' }: Row, sizes: Sizes): number {
+  return sizeOf(count, sizes);
+}
+
+/** All expected tensors of a model, by name. */
+function places(table: TensorTable, sizes: Sizes): Map<string, ExpectedTensor> {
+  const all = new Map<string, ExpectedTensor>();
+  const put = (row: Row, from: string, to: string, expert?: number) => {
+    const shape = row.shape.map((size) => sizeOf(size, sizes));
+    const { whole } = row;
+    const name = whole === undefined ? `${from}.weight` : from;
+    all.set(name, { to: `${to}${whole ?? '.weight'}`, shape, required: row.optional !== true, row, expert });
+    const bias = row.bias ?? 'never';
+    if (bias !== 'never')
+      all.set(`${from}.bias`, {
+        to: `${to}.bias`,
+        // A matrix that is stored transposed has its rows in the second place.
+        shape: (row.as ?? row.shape).slice(0, 1).map((size) => sizeOf(size, sizes)),
+        required: bias === 'always',
+        row,
+        expert: undefined,
+        isBias: true,
+      });
+  };
+  const putAll = (row: Row, from: string, to: string) => {
+    if (!row.from.includes('#')) put(row, from, to);
+    else for (let e = 0; e < stackOf(row, sizes); e++) put(row, from.replace('#', String(e)), to, e);
+  };
+  for (const row of table.outside) putAll(row, row.from, row.to);
+  const putLayers = ({ layerPrefix, layerTarget = 'blk.', layer }: LayerTable, layers: number) => {
+    for (let i = 0; i < layers; i++)
+      for (const row of layer) {
+        if (row.only?.(i) === false) continue;
+        putAll(row, `${layerPrefix}${i}.${row.from}`, `${layerTarget}${i}.${row.to}`);
+      }
+  };
+  putLayers(table, sizes.layers);
+  if (table.second !== undefined) putLayers(table.second, table.second.layers);
+  return all;
+}
+
+/** Endings of matrices that are stored as F32 in every file. */
+const floatEnds = [
+  '.ffn_gate_inp.weight',
+  '.ffn_gate_inp_shexp.weight',
+  '.shortconv.conv.weight',
+  '.ssm_conv1d.weight',
+  '.altup_correct_coef.weight',
+  '.altup_predict_coef.weight',
+];
+
+/** True if a tensor is stored as F32 in every file. */
+function alwaysFloat32(name: string, shape: readonly number[]): boolean {
+  return (
+    shape.length <= 1 ||
+    !name.endsWith('.weight') ||
+    name.endsWith('_norm.weight') ||
+    floatEnds.some((end) => name.endsWith(end)) ||
+    name === 'position_embd.weight' ||
+    name === 'token_types.weight'
+  );
+}
+
+function recipe({ to, shape, row, expert, isBias }: ExpectedTensor, sizes: Sizes, sources: readonly string[]): Recipe {
+  const own = row.as === undefined || isBias === true ? [...shape] : row.as.map((size) => sizeOf(size, sizes));
+  const [rows = 0] = shape;
+  const zeroRows = row.filledTo === undefined ? 0 : sizeOf(row.filledTo, sizes) - rows;
+  if (zeroRows > 0) own[0] = rows + zeroRows;
+  const { factor = 1, rowFactors } = row;
+  const whole = expert === undefined ? own : [stackOf(row, sizes), ...own];
+  return {
+    name: to,
+    shape: whole,
+    sources,
+    ...(row.view === undefined || isBias === true ? {} : { view: row.view(sizes) }),
+    ...(row.permute === undefined ? {} : { permuteHeads: sizes[row.permute] }),
+    ...(row.plusOne === true && isBias !== true ? { add: 1 } : {}),
+    ...(row.negativeExp === true ? { negativeExp: true } : {}),
+    ...(row.ternary === true && isBias !== true ? { ternary: true } : {}),
+    ...(factor === 1 || isBias === true ? {} : { factor }),
+    ...(rowFactors === undefined || isBias === true ? {} : { rowFactors }),
+    ...(zeroRows > 0 ? { zeroRows } : {}),
+    ...(alwaysFloat32(to, whole) ? { float32: true } : {}),
+  };
+}
+
+/** Recipes of the tensors that share the rows of one. */
+function sharedOut({ to, row, isBias }: ExpectedTensor, sizes: Sizes, source: string): Recipe[] {
+  const ending = isBias === true ? '.bias' : (row.whole ?? '.weight');
+  const prefix = to.slice(0, to.length - (row.to + ending).length);
+  return (row.shares ?? []).map((share) => {
+    const [all, windows] = [share.shape.map((size) => sizeOf(size, sizes)), share.windows?.(sizes)];
+    const shape = isBias === true ? [all.slice(0, -1).reduce((a, b) => a * b, 1)] : all;
+    const name = `${prefix}${share.to}${ending}`;
+    return {
+      name,
+      shape,
+      sources: windows === undefined ? [source] : windows.map(() => source),
+      ...(windows === undefined ? {} : { windows }),
+      ...(share.view === undefined ? {} : { view: share.view(sizes) }),
+      ...(row.negativeExp === true ? { negativeExp: true } : {}),
+      ...(alwaysFloat32(name, shape) ? { float32: true } : {}),
+    };
+  });
+}
+
+/** Element types that widen to float32 directly. Integers and float8 need scales. */
+const floats = ['F64', 'F32', 'F16', 'BF16'];
+
+/** Endings of the tensors of quantized weights. */
+const quantizedEnds =
+  /\.(weight_packed|weight_scale|weight_scale_inv|weight_zero_point|weight_shape|qweight|qzeros|scales|g_idx|SCB|absmax|quant_map|quant_state\.\S+)$/;
+
+/** Checks the type and shape of a tensor. */
+function check(tensor: FolderTensor, place: ExpectedTensor, assumed: string): void {
+  const { name, dtype, shape } = tensor;
+  if (!floats.includes(dtype))
+    badFolderFile('safetensors', `tensor ${quoted(name)} is ${dtype}; weights have to be ${floats.join(', ')}`, name);
+  if (shape.length !== place.shape.length || shape.some((n, i) => n !== place.shape[i]))
+    badFolderFile(
+      'safetensors',
+      `tensor ${quoted(name)} has the shape [${shape.join(', ')}]; by config.json it is [${place.shape.join(', ')}]${assumed}`,
+      name,
+    );
+}
+
+const usualLayersKey = 'num_hidden_layers';
+
+/** Fails for an unexpected tensor, with a reason derived from its name. */
+function misplaced(name: string, own: string, table: TensorTable, { layers }: Sizes, architecture: string): never {
+  if (/\.lora_[AB]\.|\.lora_embedding_|\.lora_magnitude_/.test(name))
+    badFolderFile('safetensors', `tensor ${quoted(name)} is of an adapter (LoRA); merge it into its model first`, name);
+  if (quantizedEnds.test(name))
+    badFolderFile(
+      'safetensors',
+      `tensor ${quoted(name)} is of quantized weights; convert the model that they were made from`,
+      name,
+    );
+  const digits = own.startsWith(table.layerPrefix) ? /^\d+/.exec(own.slice(table.layerPrefix.length)) : null;
+  if (digits !== null && Number(digits[0]) >= layers)
+    badFolderFile(
+      'config.json',
+      `${table.layersKey ?? usualLayersKey} is ${layers}, but there is a tensor ${quoted(name)}`,
+      name,
+    );
+  return badFolderFile(
+    'safetensors',
+    `tensor ${quoted(name)} has no place in a model of the architecture ${architecture}`,
+    name,
+  );
+}
+
+function plural({ layersKey = usualLayersKey }: TensorTable, layers: number, experts: number): string {
+  return `${layersKey} ${layers}${experts === 0 ? '' : ` with ${experts} tensors of experts each`}`;
+}
+
+/** Tensors of all stacks of a model. */
+function stackedTensors(stacks: readonly Row[], sizes: Sizes): number {
+  let sum = 0;
+  for (const row of stacks)
+    for (let i = 0; i < sizes.layers; i++) if (row.only?.(i) !== false) sum += stackOf(row, sizes);
+  return sum;
+}
+
+/** Names, by number, of the experts whose tensors become one. */
+type Stack = (string | undefined)[];
+
+/**
+ * Recipes of a folder, in the order of its tensors. A stack of experts takes the position of its last one.
+ * @param defaults keys that config.json lacks, with the values that were assumed, for errors
+ * @throws ScalepointError `BAD_FILE` for a missing or unexpected tensor, or one of another shape
+ */
+export function recipes(
+  tensors: readonly FolderTensor[],
+  table: TensorTable,
+  sizes: Sizes,
+  architecture: string,
+  defaults: readonly string[],
+): readonly Recipe[] {
+  const assumed = defaults.length === 0 ? '' : `; missing keys have defaults: ${defaults.join(', ')}`;
+  // Reject absurd sizes before a table is built for them: every layer has more tensors than these.
+  const stacks = table.layer.filter(({ from }) => from.includes('#'));
+  const experts = stacks.reduce((sum, row) => sum + stackOf(row, sizes), 0);
+  const layers = sizes.layers + (table.second?.layers ?? 0);
+  if (layers > tensors.length || stackedTensors(stacks, sizes) + layers > tensors.length)
+    badFolderFile(
+      'config.json',
+      `there are only ${tensors.length} tensors, too few for ${plural(table, sizes.layers, experts)}${assumed}`,
+    );
+  // Match each tensor with its place in the table.
+  const all = places(table, sizes);
+  const found = new Map<string, string>();
+  const unfinished = new Map<string, Stack>();
+  const result: Recipe[] = [];
+  for (const tensor of tensors) {
+    const own = canonical(tensor.name, table);
+    if (own === undefined) continue;
+    const place = all.get(own) ?? misplaced(tensor.name, own, table, sizes, architecture);
+    const before = found.get(own);
+    if (before !== undefined)
+      badFolderFile(
+        'safetensors',
+        `tensors ${quoted(before)} and ${quoted(tensor.name)} have the same place`,
+        tensor.name,
+      );
+    found.set(own, tensor.name);
+    check(tensor, place, assumed);
+    if (place.expert === undefined) {
+      const { shares } = place.row;
+      if (shares === undefined) result.push(recipe(place, sizes, [tensor.name]));
+      else result.push(...sharedOut(place, sizes, tensor.name));
+      continue;
+    }
+    // Collect experts until their stack is whole.
+    const stack = unfinished.get(place.to) ?? (Array.from({ length: stackOf(place.row, sizes) }) as Stack);
+    unfinished.set(place.to, stack);
+    stack[place.expert] = tensor.name;
+    if (!stack.includes(undefined)) result.push(recipe(place, sizes, stack as string[]));
+  }
+  // Name the first missing tensor.
+  for (const [name, { required }] of all)
+    if (required && !found.has(name)) badFolderFile('safetensors', `the tensor ${quoted(name)} is missing`, name);
+  return result;
+}

@@ -1,0 +1,122 @@
+/**
+ * Converts the vision tower of a folder to the contents of the GGUF file that llama.cpp takes as --mmproj.
+ * Reference: github.com/ggml-org/llama.cpp, conversion/base.py at 720d7fa (MmprojModel) and at 00bd27a.
+ */
+
+import { show } from '../../../core/show.js';
+import { largestCount } from '../../../formats/codecs/elements.js';
+import type { GgufKey } from '../../../formats/gguf/pairs.js';
+import { towerArchitecture } from '../../../formats/gguf/signature.js';
+import { fileTypes } from '../../../formats/gguf/targets.js';
+import type { Conversion, Folder, Recipe } from '../../recipe.js';
+import { Config } from '../config.js';
+import { checkFolder } from '../convert.js';
+import { badFolderFile, unsupported } from '../errors.js';
+import { arrayMember, type Json, member, objectMember, parseObject } from '../json.js';
+import { none } from '../reading.js';
+import { recipes, type Sizes } from '../tensors.js';
+import { needed, type Pictures, readPictures } from './pictures.js';
+import { type Tower, type TowerKind, towerKinds } from './towers.js';
+
+const file = 'config.json';
+
+/** Targets of llama.cpp's converter for towers. */
+export type TowerTarget = 'F32' | 'F16' | 'BF16' | 'Q8_0';
+
+/** A converted tower. */
+export interface TowerConversion extends Conversion {
+  readonly types: ReadonlyMap<string, string>;
+}
+
+/** The kind of the folder's tower. */
+function kindOf(keys: Json): TowerKind {
+  const name = arrayMember(keys, 'architectures')[0];
+  const known = typeof name === 'string' && Object.hasOwn(towerKinds, name) ? towerKinds[name] : undefined;
+  const vision = objectMember(keys, 'vision_config');
+  if (known === undefined) {
+    const sound = vision === undefined && objectMember(keys, 'audio_config') !== undefined;
+    const what = sound ? 'towers for sound are not converted' : `the vision tower of ${show(name)} is not known`;
+    const list = Object.keys(towerKinds).join(', ');
+    return unsupported(file, `${what}; known are those of ${list}. llama.cpp's convert_hf_to_gguf.py knows more`);
+  }
+  if (vision === undefined) return badFolderFile(file, 'vision_config is missing, which describes the vision tower');
+  const type = member(vision, 'model_type');
+  if (type !== undefined && !known.types.includes(type as string))
+    unsupported(file, `vision_config.model_type is ${show(type)}; with ${name as string} it can be ${known.types[0]}`);
+  return known;
+}
+
+/** Metadata in the converter's order. */
+function keysOf(folder: Folder, tower: Tower, kind: TowerKind, pictures: Pictures, to: TowerTarget): GgufKey[] {
+  const { sizes, heads, image, statedFeedForward = sizes.feedForward } = tower;
+  const { name = '' } = folder;
+  const u32 = (key: string, value: number): GgufKey => ({ name: `clip.vision.${key}`, type: 'u32', value });
+  const colors = (key: 'image_mean' | 'image_std', own: readonly number[] | undefined, usual?: readonly number[]) =>
+    ({ name: `clip.vision.${key}`, type: 'f32[]', value: needed(own ?? usual, key) }) as const;
+  return [
+    { name: 'general.architecture', type: 'string', value: towerArchitecture },
+    { name: 'general.type', type: 'string', value: 'mmproj' },
+    ...(name === '' ? [] : [{ name: 'general.name', type: 'string', value: name } as const]),
+    { name: 'general.file_type', type: 'u32', value: fileTypes[to].id },
+    { name: 'clip.has_vision_encoder', type: 'bool', value: true },
+    u32('projection_dim', sizes.text),
+    u32('image_size', image),
+    u32('patch_size', sizes.patch),
+    u32('embedding_length', sizes.hidden),
+    u32('feed_forward_length', statedFeedForward),
+    u32('block_count', sizes.layers),
+    u32('attention.head_count', heads),
+    colors('image_mean', pictures.mean, kind.colors?.mean),
+    colors('image_std', pictures.deviation, kind.colors?.deviation),
+    ...tower.keys,
+    { name: 'general.quantization_version', type: 'u32', value: 2 },
+  ];
+}
+
+/** Type of a tensor in the file. */
+function typeOf({ name, shape, sources: [from = ''] }: Recipe, to: TowerTarget, { forced }: Tower): string {
+  if (shape.length <= 1) return 'F32';
+  const own = forced?.(from);
+  if (own !== undefined) return own;
+  if (name.includes('.patch_embd.weight')) return to === 'F16' ? 'F16' : 'F32';
+  if (name === 'v.position_embd.weight' || !name.endsWith('.weight')) return 'F32';
+  return to === 'Q8_0' && (shape.at(-1) ?? 1) % 32 !== 0 ? 'F16' : to;
+}
+
+/** Sizes for tables that state their shapes in numbers. */
+function sizesOf({ sizes: { layers, hidden, feedForward }, heads }: Tower): Sizes {
+  const head = hidden / heads;
+  const all = { queries: hidden, keys: hidden, together: 3 * hidden, keyHeads: heads, heads, head };
+  return { ...none, ...all, layers, hidden, twoHidden: 2 * hidden, vocabulary: 0, feedForward, twoFeedForward: 0 };
+}
+
+/**
+ * Converts a vision tower.
+ * @throws ScalepointError `UNKNOWN_FORMAT` for a tower that is not known, `BAD_FILE`
+ */
+export async function convertTower(folder: Folder, to: TowerTarget): Promise<TowerConversion> {
+  const bytes = await folder.file(file);
+  if (bytes === undefined) return badFolderFile(file, 'the folder has none');
+  const keys = parseObject(file, bytes);
+  await checkFolder(folder, keys);
+  const kind = kindOf(keys);
+  const pictures = await readPictures(folder);
+  const { text_config: _, ...others } = keys;
+  const most = largestCount(folder.tensors);
+  const vision = new Config(objectMember(keys, 'vision_config') as Json, kind.defaults, 'vision_config', most);
+  const text = new Config(keys, undefined, undefined, most);
+  const tower = kind.read({ vision, top: new Config(others, {}, undefined, most), text, pictures });
+  const { sizes, heads, table } = tower;
+  if (sizes.hidden % heads !== 0)
+    badFolderFile(file, `vision_config: ${sizes.hidden} elements are not a multiple of ${heads} heads`);
+  const all = recipes(folder.tensors, table, sizesOf(tower), towerArchitecture, vision.assumed);
+  // Types follow from `typeOf` alone.
+  const tensors = all.map(({ float32: _, ...recipe }): Recipe => recipe);
+  return {
+    architecture: towerArchitecture,
+    keys: keysOf(folder, tower, kind, pictures, to),
+    tensors,
+    notes: [],
+    types: new Map(tensors.map((recipe) => [recipe.name, typeOf(recipe, to, tower)])),
+  };
+}

@@ -1,0 +1,83 @@
+/** safetensors to GGUF: checkpoints of diffusion models, and folders of language models. */
+import { ScalepointError } from '../core/errors.js';
+import { quoted } from '../formats/files/bytes.js';
+import type { OpenModel } from '../formats/format.js';
+import type { GgufChoices } from '../formats/gguf/options.js';
+import { towerArchitecture } from '../formats/gguf/signature.js';
+import { lowRankLayout } from '../formats/safetensors/layouts/low-rank.js';
+import { codedLayoutOf, quantizedLayoutOf } from '../formats/safetensors/layouts/registry.js';
+import { sourceNotes } from '../formats/safetensors/layouts/source-note.js';
+import { tensorsAsFloats } from '../formats/safetensors/quantized.js';
+import type { Converter } from './converter.js';
+import { detectDiffusion, diffusersLayout, diffusionReaders, isDiffusion } from './diffusion/detect.js';
+import { diffusionReasonText } from './diffusion/reasons.js';
+import { towerReaders } from './huggingface/vision/readers.js';
+
+/** The conversions, loaded when one is needed first. */
+const loadConversions = () => import('./on-demand.js');
+
+/** Names of tensors of adapters, such as LoRA, which are not models themselves. */
+const adapter = /[._]lora[._](a|b|up|down)\b|\.hada_w|\.lokr_w/i;
+
+function checkKind({ tensors }: OpenModel): void {
+  const found = tensors.find(({ name }) => adapter.test(name));
+  if (found === undefined) return;
+  throw new ScalepointError(
+    'UNKNOWN_FORMAT',
+    `the file is an adapter (LoRA), as the tensor ${quoted(found.name)} shows; merge it into its model first`,
+    { tensor: found.name },
+  );
+}
+
+export const toGguf: Converter = {
+  from: ['safetensors', 'pytorch'],
+  result: 'gguf',
+  about:
+    'A folder with config.json and tokenizer also becomes GGUF, as llama.cpp converts and quantizes it; a checkpoint of a diffusion model ' +
+    'does by the rules of the tools of ComfyUI-GGUF.',
+  condition: 'a diffusion model of a known kind, or has its config.json beside it',
+  examples: ['FOLDER --to Q4_K_M', 'flux1-dev.safetensors --to Q4_K_S'],
+
+  reasonText: diffusionReasonText,
+
+  readers(architecture, file) {
+    if (architecture === towerArchitecture) return towerReaders(file);
+    return isDiffusion(architecture) ? diffusionReaders(file) : undefined;
+  },
+
+  choicesLike: ({ metadata }) => ({ mmproj: metadata['general.type'] === 'mmproj' }),
+
+  async weightNames(model, beside) {
+    if ((await beside.file('config.json')) === undefined) return undefined;
+    return (await loadConversions()).folderNames(model, beside);
+  },
+
+  async detect({ tensors }, beside) {
+    const diffusion = (detectDiffusion(tensors) ?? diffusersLayout(tensors))?.name;
+    if (diffusion !== undefined || tensors.some(({ name }) => adapter.test(name))) return diffusion;
+    const config = await beside.file('config.json');
+    return config === undefined ? undefined : (await loadConversions()).architectureIn(config);
+  },
+
+  async convert(model, beside, choices) {
+    checkKind(model);
+    const isTower = (choices as GgufChoices).mmproj === true;
+    const original = isTower ? undefined : detectDiffusion(model.tensors);
+    const diffusion = isTower ? undefined : (original ?? diffusersLayout(model.tensors));
+    if (diffusion !== undefined) {
+      const { convertDiffusion } = await loadConversions();
+      const isDiffusers = original === undefined;
+      const tools = {
+        codedLayoutOf,
+        quantizedLayoutOf,
+        adapted: lowRankLayout,
+        notesOn: sourceNotes,
+        asFloats: tensorsAsFloats,
+        original: isDiffusers ? (await import('../formats/on-demand.js')).originalModel : undefined,
+      };
+      return convertDiffusion(model, diffusion, tools);
+    }
+    if ((await beside.file('config.json')) === undefined) return undefined;
+    return (await loadConversions()).convertFolder(model, beside, choices);
+  },
+};

@@ -1,0 +1,310 @@
+/** Converts a folder of a language model to a model of MLC, for one of WebLLM's prebuilt libraries. */
+
+import { ScalepointError } from '../../core/errors.js';
+import { type Note, noteOf } from '../../core/note.js';
+import type { CastForm } from '../../formats/codecs/cast.js';
+import { elementsOf, largestCount } from '../../formats/codecs/elements.js';
+import { type MlcForm, mlcGroup } from '../../formats/codecs/mlc.js';
+import { quoted, quotedNames } from '../../formats/files/bytes.js';
+import type { FilePlan, LogicalTensor, OpenModel, PartsOf, PlannedTensor } from '../../formats/format.js';
+import { type ModelFile, modelFiles, type Parameter } from '../../formats/mlc/layout.js';
+import type { MlcChoices } from '../../formats/mlc/options.js';
+import { type MlcTarget, quantizationOf } from '../../formats/mlc/targets.js';
+import { reasons } from '../../formats/reason.js';
+import { sourceNotes } from '../../formats/safetensors/layouts/source-note.js';
+import { tensorsAsFloats } from '../../formats/safetensors/quantized.js';
+import { keptTensor } from '../../formats/tensors.js';
+import type { Beside, Converted } from '../converter.js';
+import { Config, readRope } from '../huggingface/config.js';
+import { incomplete, unsupported } from '../huggingface/errors.js';
+import { arrayMember, decodeText, type Json, member, parseObject } from '../huggingface/json.js';
+import { chatConfig, type ModelTexts, tokenizerFiles } from './chat-config.js';
+import { familiesOf, familyOf, type NeededParameter, parametersOf, webllmArchitectures } from './families.js';
+import type { ModelNumbers } from './numbers.js';
+import { libraries, type PrebuiltLibrary } from './prebuilt.js';
+import { webllmPlace } from './readers.js';
+import { type TemplateName, templateOf } from './templates.js';
+
+/** Tensors that folders may have and MLC leaves out. */
+const unused = /\.rotary_emb\.inv_freq$/;
+
+/** The name of the model in `prebuiltAppConfig` whose library a result uses. */
+const libraryName = ({ model }: PrebuiltLibrary, to: MlcTarget) => `${model}-${quantizationOf(to).quantization}-MLC`;
+
+// ------------------------------------------------------------------------------------------------------------------------ library
+
+/** The numbers of a config.json that libraries depend on. */
+function numbersOf(config: Config): ModelNumbers {
+  const hidden = config.whole('hidden_size');
+  const heads = config.whole('num_attention_heads');
+  const rope = readRope(config);
+  const factor = member(rope.settings, 'factor');
+  return {
+    hidden_size: hidden,
+    intermediate_size: config.whole('intermediate_size'),
+    num_hidden_layers: config.whole('num_hidden_layers'),
+    num_attention_heads: heads,
+    num_key_value_heads: config.whole('num_key_value_heads', heads),
+    head_dim: config.whole('head_dim', Math.floor(hidden / heads)),
+    vocab_size: config.whole('vocab_size'),
+    rms_norm_eps: config.positive('rms_norm_eps'),
+    rope_theta: rope.theta ?? 10000,
+    rope_scaling: rope.type === undefined ? 'none' : rope.type === 'llama3' ? `llama3 ${factor}` : usualRope(rope.type),
+    tie_word_embeddings: config.maybeFlag('tie_word_embeddings') ?? false,
+  };
+}
+
+/** One name for both names of Phi's scaling. */
+const usualRope = (type: string) => (type === 'su' ? 'longrope' : type);
+
+const ignoresVocabulary = ({ family }: PrebuiltLibrary) => familyOf(family).anyVocabulary === true;
+
+/** The numbers in which a model differs from that of a library. */
+function differences(library: PrebuiltLibrary, own: ModelNumbers): string[] {
+  return (Object.keys(library.numbers) as (keyof ModelNumbers)[]).flatMap((name) => {
+    if (name === 'vocab_size' && ignoresVocabulary(library)) return [];
+    const [its, that] = [own[name], library.numbers[name]];
+    return its === that ? [] : [`${name} ${its} in place of ${that}`];
+  });
+}
+
+/** Settings that libraries are compiled with. */
+function checkFixed(config: Config, { family }: PrebuiltLibrary): void {
+  for (const [name, values] of Object.entries(familyOf(family).fixed)) {
+    const value = config.stated(name) ?? values[0];
+    if (!values.includes(value))
+      unsupported(
+        'config.json',
+        `${name} is ${JSON.stringify(value)}; WebLLM's library has ${JSON.stringify(values[0])}`,
+      );
+  }
+}
+
+/** The library for a model. @throws ScalepointError `UNKNOWN_FORMAT` that says what would fit */
+function libraryFor(keys: Json, config: Config, to: MlcTarget): { library: PrebuiltLibrary; numbers: ModelNumbers } {
+  const architecture = arrayMember(keys, 'architectures')[0];
+  const families = familiesOf(architecture);
+  if (families.length === 0) {
+    const name = typeof architecture === 'string' ? quoted(architecture) : 'without a name';
+    unsupported(
+      'config.json',
+      `WebLLM has no prebuilt library for the architecture ${name}; it has libraries for ${webllmArchitectures.join(', ')}`,
+    );
+  }
+  const numbers = numbersOf(config);
+  const own = libraries().filter(({ family, lacks }) => families.includes(family) && lacks?.includes(to) !== true);
+  const rated = own
+    .map((library) => ({ library, differences: differences(library, numbers) }))
+    .sort((a, b) => a.differences.length - b.differences.length);
+  const [best] = rated;
+  if (best === undefined)
+    return unsupported('config.json', `WebLLM has no prebuilt library of ${to} for ${architecture}`);
+  if (best.differences.length > 0) {
+    unsupported(
+      'config.json',
+      `WebLLM has no prebuilt library for these sizes; it has libraries for fine-tunes of ${own.map(({ model }) => model).join(', ')}; ` +
+        `the closest, ${best.library.model}, differs in ${best.differences.join(', ')}`,
+    );
+  }
+  checkFixed(config, best.library);
+  return { library: best.library, numbers };
+}
+
+// ------------------------------------------------------------------------------------------------------------------------- weights
+
+const shown = (shape: readonly number[]) => `[${shape.join(', ')}]`;
+
+function fail(name: string, message: string): never {
+  throw new ScalepointError('BAD_FILE', `tensor ${quoted(name)}: ${message}`, { tensor: name });
+}
+
+/** Plans the tensors of parameters. */
+class Weights {
+  readonly planned: PlannedTensor[] = [];
+  readonly parameters: Parameter[] = [];
+  readonly #byName: ReadonlyMap<string, LogicalTensor>;
+  readonly #choices: MlcChoices;
+  readonly #partsOf: PartsOf;
+
+  constructor(tensors: readonly LogicalTensor[], choices: MlcChoices, partsOf: PartsOf) {
+    this.#byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
+    this.#choices = choices;
+    this.#partsOf = partsOf;
+  }
+
+  /** Adds a parameter. */
+  add({ module, kind, name, tensors, add }: NeededParameter): void {
+    const indices = tensors.map((needed) => {
+      const tensor = this.#byName.get(needed.name);
+      if (tensor === undefined) fail(needed.name, `it is missing; ${module} is made of it`);
+      if (shown(tensor.shape) !== shown(needed.shape))
+        fail(needed.name, `its shape is ${shown(tensor.shape)}, and config.json wants ${shown(needed.shape)}`);
+      return this.planned.push(kind === 'weight' ? this.#weight(tensor) : this.#floats(tensor, add)) - 1;
+    });
+    const stored =
+      kind === 'weight'
+        ? [
+            { name: 'q_weight', role: 'data' },
+            { name: 'q_scale', role: 'scale' },
+          ]
+        : [{ name, role: 'data' }];
+    this.parameters.push({ module, tensors: indices, stored });
+  }
+
+  #weight(source: LogicalTensor): PlannedTensor {
+    const { name, shape } = source;
+    if ((shape.at(-1) as number) % mlcGroup !== 0) fail(name, `its rows are no multiple of ${mlcGroup}`);
+    this.#checkFloats(source);
+    const { floats } = quantizationOf(this.#choices.to);
+    const form: MlcForm =
+      this.#choices.search === 'best' ? { codec: 'mlc', floats, search: 'best' } : { codec: 'mlc', floats };
+    return { source, form, parts: this.#partsOf(shape, form) };
+  }
+
+  #floats(source: LogicalTensor, add: number | undefined): PlannedTensor {
+    this.#checkFloats(source);
+    // Floats of float32 models are stored as bfloat16.
+    const to = quantizationOf(this.#choices.to).floats === 'F16' ? 'F16' : 'BF16';
+    const [{ tensor }] = source.parts as [LogicalTensor['parts'][number]];
+    if (source.type === to && add === undefined) return keptTensor(tensor, reasons.sameType);
+    const form: CastForm = { codec: 'cast', to };
+    const read = add === undefined ? source : { ...source, form: { ...source.form, add } };
+    return { source: read, form, parts: this.#partsOf(source.shape, form) };
+  }
+
+  #checkFloats({ name, form, type }: LogicalTensor): void {
+    if (form.codec !== 'copy') return;
+    const message = `tensor ${quoted(name)}: ${type} cannot be converted`;
+    throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: name });
+  }
+}
+
+/** The parameters of a model in the order of a folder: that of the first tensor of each. */
+function inFileOrder(needed: readonly NeededParameter[], tensors: readonly LogicalTensor[]): NeededParameter[] {
+  const places = new Map(tensors.map(({ name }, i) => [name, i]));
+  const placeOf = ({ tensors: its }: NeededParameter) =>
+    Math.min(...its.map(({ name }) => places.get(name) ?? Number.POSITIVE_INFINITY));
+  const sorted = needed.map((parameter) => ({ parameter, place: placeOf(parameter) }));
+  return sorted.sort((a, b) => a.place - b.place || 0).map(({ parameter }) => parameter);
+}
+
+/** Fails for tensors that the library has no parameter for. */
+function checkAllUsed(
+  needed: readonly NeededParameter[],
+  tensors: readonly LogicalTensor[],
+  { tie_word_embeddings: tied }: ModelNumbers,
+): void {
+  const used = new Set(needed.flatMap((parameter) => parameter.tensors.map(({ name }) => name)));
+  const left = tensors
+    .map(({ name }) => name)
+    .filter((name) => !used.has(name) && !unused.test(name) && !(tied && name === 'lm_head.weight'));
+  const [first] = left;
+  if (first === undefined) return;
+  const message = `WebLLM's library has no parameters for these tensors: ${quotedNames(left)}`;
+  throw new ScalepointError('BAD_FILE', message, { tensor: first });
+}
+
+// --------------------------------------------------------------------------------------------------------------------------- texts
+
+const maybeObject = (name: string, bytes: Uint8Array | undefined) =>
+  bytes === undefined ? undefined : parseObject(name, bytes);
+
+/** The chat template of a tokenizer; undefined without one. Of several, the default one. */
+async function chatTemplateOf(beside: Beside, tokenizerConfig: Json | undefined): Promise<string | undefined> {
+  const file = await beside.file('chat_template.jinja');
+  if (file !== undefined) return decodeText('chat_template.jinja', file);
+  const stated = member(tokenizerConfig, 'chat_template');
+  if (typeof stated === 'string') return stated;
+  const named = (Array.isArray(stated) ? stated : []) as readonly Json[];
+  const found = named.find((one) => member(one, 'name') === 'default') ?? named[0];
+  const template = member(found, 'template');
+  return typeof template === 'string' ? template : undefined;
+}
+
+/** The note with the entry of WebLLM's list of models. */
+function libraryNote(library: string, name: string): Note {
+  const model = `https://HOST/${name}`;
+  const text =
+    `WebLLM runs this with the library of ${library}. Serve the files from ${webllmPlace(name)}, and add { model: '${model}', model_id: ` +
+    `'${name}', model_lib: prebuiltAppConfig.model_list.find((m) => m.model_id === '${library}').model_lib } to the model_list of its ` +
+    'AppConfig';
+  return noteOf('webllmLibrary', { library, record: { model, model_id: name, model_lib_of: library } }, text);
+}
+
+/** The form of chats, and notes if it is not that of the library's model. */
+function templateFor(chatTemplate: string | undefined, { model, template }: PrebuiltLibrary): [TemplateName, Note[]] {
+  if (chatTemplate === undefined) return [template, []];
+  const found = templateOf(chatTemplate, template);
+  if (found === template) return [template, []];
+  const text =
+    found === undefined
+      ? `the chat template of the tokenizer has no form that MLC knows; conv_template in mlc-chat-config.json is that of ${model}`
+      : `conv_template in mlc-chat-config.json is ${found}, by the chat template of the tokenizer; ${model} has ${template}`;
+  return [found ?? template, [noteOf('chatTemplate', { template: found ?? template }, text)]];
+}
+
+/** Reads the files beside the weights. */
+async function textsOf(
+  beside: Beside,
+  keys: Json,
+): Promise<{ texts: ModelTexts; files: ModelFile[]; chat: string | undefined }> {
+  const files: ModelFile[] = [];
+  for (const name of tokenizerFiles) {
+    const bytes = await beside.file(name);
+    if (bytes !== undefined) files.push({ name, bytes });
+  }
+  const bytesOf = (name: string) => files.find((file) => file.name === name)?.bytes;
+  if (bytesOf('tokenizer.json') === undefined && bytesOf('tokenizer.model') === undefined)
+    incomplete('tokenizer.json', 'the folder has neither it nor tokenizer.model', 'tokenizer.json');
+  const tokenizer = maybeObject('tokenizer.json', bytesOf('tokenizer.json'));
+  const generation = maybeObject('generation_config.json', await beside.file('generation_config.json'));
+  const chat = await chatTemplateOf(beside, maybeObject('tokenizer_config.json', bytesOf('tokenizer_config.json')));
+  return { texts: { config: keys, generation, tokenizer, files: files.map(({ name }) => name) }, files, chat };
+}
+
+// ------------------------------------------------------------------------------------------------------------------------ converting
+
+/** Converts a folder; undefined without a config.json. */
+export async function convertWebllm(
+  model: OpenModel,
+  beside: Beside,
+  { to, requantize = false }: MlcChoices,
+): Promise<Converted | undefined> {
+  const bytes = await beside.file('config.json');
+  if (bytes === undefined) return undefined;
+  if ((await beside.file('adapter_config.json')) !== undefined)
+    unsupported('adapter_config.json', 'the folder holds an adapter (LoRA); merge it into its model first');
+  const keys = parseObject('config.json', bytes);
+  const config = new Config(keys, undefined, undefined, largestCount(model.tensors));
+  const { library, numbers } = libraryFor(keys, config, to);
+  const tensors = await tensorsAsFloats(model, requantize);
+  const needed = [...parametersOf(library.family, numbers)];
+  checkAllUsed(needed, tensors, numbers);
+  const { texts, files, chat } = await textsOf(beside, keys);
+  const [template, notes] = templateFor(chat, library);
+  const { quantization } = quantizationOf(to);
+  const json = chatConfig(library, quantization, numbers, template, texts);
+  const others = [
+    { name: 'mlc-chat-config.json', bytes: new TextEncoder().encode(`${JSON.stringify(json, undefined, 2)}\n`) },
+    ...files,
+  ];
+  const named = libraryName(library, to);
+  const own = `${beside.folder ?? 'model'}-${quantization}-MLC`;
+  return {
+    architecture: named,
+    tensors,
+    plan(choices, partsOf): FilePlan {
+      const weights = new Weights(tensors, choices as MlcChoices, partsOf);
+      for (const parameter of inFileOrder(needed, tensors)) weights.add(parameter);
+      const { planned, parameters } = weights;
+      const elements = planned.reduce((sum, { source }) => sum + elementsOf(source.shape), 0);
+      return {
+        format: 'mlc',
+        files: modelFiles(parameters, planned, elements, others),
+        tensors: planned,
+        notes: [...sourceNotes(tensors), ...notes, libraryNote(named, own)],
+        sidecars: [],
+      };
+    },
+  };
+}

@@ -1,0 +1,172 @@
+/** Compares two models: pairs their tensors by name, and reports the errors. */
+
+import type { Converted, Converter } from '../architectures/converter.js';
+import { ScalepointError } from '../core/errors.js';
+import { addSums, type ErrorMeasures, measuresOf, normOf, standsForInfinity, sumCount } from '../core/measure.js';
+import { elementsOf } from '../formats/codecs/elements.js';
+import { codecOf } from '../formats/codecs/registry.js';
+import type { LogicalTensor } from '../formats/format.js';
+import type { RunReport } from '../formats/run.js';
+import { comparePairs, type TensorPair } from './comparing.js';
+import { makersFor } from './maker.js';
+import type { Opened } from './open.js';
+import type { WorkOptions } from './start.js';
+
+/** A tensor that both models have. */
+export interface ComparedTensor {
+  /** Its name in both models. */
+  readonly name: string;
+  /** The shape that both have. */
+  readonly shape: readonly number[];
+  /** Its type in the first model; I4 or I8 for packed codes. */
+  readonly a: string;
+  /** Its type in the second model, likewise. */
+  readonly b: string;
+  /** Error of b against a. */
+  readonly error: ErrorMeasures;
+  /** Number of elements that are NaN or infinite in one model, and another value in the other. `error` leaves them out. */
+  readonly mismatched: number;
+}
+
+/** The reason why a tensor of both models was not compared. Programs decide by the kind, never by the text. */
+type SkippedReason =
+  /** It has another shape in the second model. */
+  | {
+      readonly kind: 'shapes';
+      /** Its shape in the first model. */
+      readonly a: readonly number[];
+      /** Its shape in the second model. */
+      readonly b: readonly number[];
+      /** The reason in a few words. */
+      readonly text: string;
+    }
+  /** One of them is of a type that does not stand for floats, or is not known. */
+  | {
+      readonly kind: 'nonFloat';
+      /** That type. */
+      readonly dtype: string;
+      /** The reason in a few words. */
+      readonly text: string;
+    };
+
+/** The result of `compareModels`; with `run`, also the comparison of the models' outputs. */
+export interface CompareReport extends Partial<RunReport> {
+  /** In the order of a. */
+  readonly tensors: readonly ComparedTensor[];
+  /** Error over all tensors, except single numbers beyond float16, which stand for infinity in masks. */
+  readonly total: ErrorMeasures;
+  /** Tensors of both that were not compared, with the reason. */
+  readonly skipped: readonly {
+    /** Its name in both models. */
+    readonly name: string;
+    /** The reason, as data and in words. */
+    readonly reason: SkippedReason;
+    /** True if the shapes or types differ. False if both have the same type, from which no floats can be read. */
+    readonly differs: boolean;
+  }[];
+  /** Names of tensors that only the first model has. */
+  readonly onlyInA: readonly string[];
+  /** Names of tensors that only the second model has. */
+  readonly onlyInB: readonly string[];
+}
+
+type SkippedTensor = CompareReport['skipped'][number];
+
+// ------------------------------------------------------------------------------------------------------------------------ pairing
+
+/** A matrix in the orientation of the other model, which may hold its transpose. */
+function alike(tensor: LogicalTensor, other: LogicalTensor): LogicalTensor {
+  const { turned } = tensor;
+  if (turned === undefined || other.turned !== undefined || other.shape.join() !== turned.shape.join()) return tensor;
+  // A square matrix has the same shape both ways. Then only the operators that read it decide.
+  return other.isTurned || turned.shape.join() !== tensor.shape.join() ? { ...tensor, ...turned } : tensor;
+}
+
+/** The reason why two tensors of one name cannot be compared; undefined if they can. */
+function obstacle(pair: TensorPair): Omit<SkippedTensor, 'name'> | undefined {
+  const [a, b] = pair;
+  if (a.shape.join() !== b.shape.join()) {
+    const text = `shapes ${a.shape.join('×')} and ${b.shape.join('×')}`;
+    return { reason: { kind: 'shapes', a: a.shape, b: b.shape, text }, differs: true };
+  }
+  const unreadable = pair.find(({ form }) => codecOf(form).decode === undefined);
+  if (unreadable === undefined) return undefined;
+  const { type: dtype } = unreadable;
+  const text = `${dtype} is not a readable float type`;
+  return { reason: { kind: 'nonFloat', dtype, text }, differs: a.type !== b.type };
+}
+
+/** The converted model; undefined if it cannot be converted. Its tensors are then compared by their own names. */
+async function convertedIfPossible(
+  converter: Converter,
+  { model, beside }: Opened,
+  { model: other }: Opened,
+): Promise<Converted | undefined> {
+  try {
+    const choices = { missingBytes: 'keep', requantize: true, ...converter.choicesLike?.(other) };
+    return await converter.convert(model, beside, choices);
+  } catch (error) {
+    if (error instanceof ScalepointError && error.code !== 'IO') return undefined;
+    throw error;
+  }
+}
+
+/** The tensors of a model by name; in the format of the other model, if it can be converted to that. */
+async function tensorsOf(opened: Opened, other: Opened): Promise<Map<string, LogicalTensor>> {
+  const { format, model } = opened;
+  const maker = makersFor(format).find((known) => known.converter?.result === other.format.name);
+  const converted = maker?.converter && (await convertedIfPossible(maker.converter, opened, other));
+  const tensors = converted?.tensors ?? (await format.tensors(model));
+  return new Map(tensors.map((tensor) => [tensor.name, tensor]));
+}
+
+/** The tensors to compare, and the others. */
+interface Pairing extends Pick<CompareReport, 'skipped' | 'onlyInA' | 'onlyInB'> {
+  readonly pairs: readonly TensorPair[];
+}
+
+async function pairsOf(a: Opened, b: Opened): Promise<Pairing> {
+  const [inA, inB] = [await tensorsOf(a, b), await tensorsOf(b, a)];
+  const pairs: TensorPair[] = [];
+  const skipped: SkippedTensor[] = [];
+  for (const [name, tensor] of inA) {
+    const other = inB.get(name);
+    if (other === undefined) continue;
+    const pair: TensorPair = [alike(tensor, other), alike(other, tensor)];
+    const reason = obstacle(pair);
+    if (reason === undefined) pairs.push(pair);
+    else skipped.push({ name, ...reason });
+  }
+  return {
+    pairs,
+    skipped,
+    onlyInA: [...inA.keys()].filter((name) => !inB.has(name)),
+    onlyInB: [...inB.keys()].filter((name) => !inA.has(name)),
+  };
+}
+
+// ---------------------------------------------------------------------------------------------------------------------- comparing
+
+/** The measures over all pairs, without single numbers that stand for infinity. */
+function totalOf(pairs: readonly TensorPair[], sums: readonly Float64Array[]): ErrorMeasures {
+  const all = new Float64Array(sumCount);
+  let elements = 0;
+  for (const [i, [{ shape }]] of pairs.entries()) {
+    const [own, n] = [sums[i] as Float64Array, elementsOf(shape)];
+    if (standsForInfinity(n, normOf(own))) continue;
+    addSums(all, own);
+    elements += n;
+  }
+  return measuresOf(all, elements);
+}
+
+/** Compares two open models. See `compareModels`. */
+export async function compareOpen(a: Opened, b: Opened, options: WorkOptions): Promise<CompareReport> {
+  const { pairs, ...rest } = await pairsOf(a, b);
+  const { sums, mismatched } = await comparePairs(pairs, [a.model.files, b.model.files], options);
+  const tensors = pairs.map(([{ name, shape, type }, other], i): ComparedTensor => {
+    const error = measuresOf(sums[i] as Float64Array, elementsOf(shape));
+    return { name, shape, a: type, b: other.type, error, mismatched: mismatched[i] as number };
+  });
+  return { tensors, total: totalOf(pairs, sums), ...rest };
+}

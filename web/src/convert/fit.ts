@@ -1,0 +1,383 @@
+/** Results of a given size: the error of each tensor in each type, and the types that fit best. */
+
+import { ErrorSumsRecord } from '../core/door.js';
+import { rangeError } from '../core/errors.js';
+import { without } from '../core/option-problem.js';
+import { elementsOf } from '../formats/codecs/elements.js';
+import { codecOf } from '../formats/codecs/registry.js';
+import type { FilePlan, Format, FormatInfo, Mixtures, PlannedTensor } from '../formats/format.js';
+import { type PlanChoices, type Rule, ruleFor } from '../formats/options.js';
+import { isKeptFor } from '../formats/reason.js';
+import { formatNamed, type ModelFormat } from '../formats/registry.js';
+import { parseSize } from '../formats/shards.js';
+import { chooseWithin, frontier } from './budget.js';
+import { makerOf, makersFor } from './maker.js';
+import { measureTensors } from './measuring.js';
+import { rulesFor } from './mixture-rules.js';
+import type { Opened } from './open.js';
+import { targetError } from './options.js';
+import { planFor, resultBytes } from './plan.js';
+import type { SizeOptions } from './sizes.js';
+import type { WorkOptions } from './start.js';
+
+// ------------------------------------------------------------------------------------------------------------------------- tables
+
+/** A type that a tensor may have in a result, with its size and its error. */
+interface TypeOption {
+  /** Name of the type in rules; `keep` for a tensor that stays as it is. */
+  readonly to: string;
+  /** Bytes in the file, padding included. */
+  readonly bytes: number;
+  /**
+   * weight · Σe² / Σx², with the weight of the tensor among all tensors. With an importance matrix, each square counts by the importance of
+   * its column. With moments, e and x are those of the tensor's outputs on the inputs that the moments were collected from.
+   */
+  readonly error: number;
+}
+
+/** The error of each tensor of a model in each type. Plain data: it can be stored and sent. */
+export interface TypeTable {
+  /** Format whose types these are. */
+  readonly format: ModelFormat;
+  /** The given target. */
+  readonly to: string;
+  /** In the order of the input. */
+  readonly tensors: readonly {
+    /** Its name in the file. */
+    readonly name: string;
+    /** Number of its elements. */
+    readonly elements: number;
+    /** Name of its unit: tensors of one unit get one type, because loaders join them. Without a name, it is a unit of its own. */
+    readonly unit?: string | undefined;
+    /** The types that it may have, at least one. */
+    readonly types: readonly TypeOption[];
+  }[];
+  /** Bytes of the result that belong to no tensor, such as its header. */
+  readonly otherBytes: number;
+}
+
+type TensorTypes = TypeTable['tensors'][number];
+
+/** A size, and the least error of a result of that size. */
+export interface SizePoint {
+  /** Size of the result. */
+  readonly bytes: number;
+  /** Sum of the tensors' errors. */
+  readonly error: number;
+}
+
+/** The types with the least error in a size. */
+export interface TypeFit {
+  /** The target to use together with the rules. */
+  readonly to: string;
+  /** Rules for the tensors that have a choice of types; tensors of different layers share a rule. */
+  readonly rules: readonly Rule[];
+  /** Size of the result. Approximate for safetensors and ONNX. */
+  readonly bytes: number;
+  /** Sum of the errors of all tensors. */
+  readonly error: number;
+  /** A lower bound of the sum in this size. Equal to `error` if that is proven to be the least. */
+  readonly bound: number;
+  /** The type of each tensor, in the order of the table. */
+  readonly types: readonly TypeOption[];
+}
+
+// --------------------------------------------------------------------------------------------------------------------- measuring
+
+/** A tensor in a type, as planned. */
+interface PlannedType {
+  readonly to: string;
+  readonly tensor: PlannedTensor;
+  readonly bytes: number;
+}
+
+/** The mixtures of a format for a target. @throws RangeError if the target has no mixtures */
+function mixturesOf({ mixtures }: Format, to: string, option: string) {
+  const types = mixtures?.types(to);
+  if (mixtures === undefined || types === undefined) {
+    throw rangeError(option, without('to', to));
+  }
+  return { mixtures, types };
+}
+
+const bytesIn = ({ parts }: PlannedTensor, { stored }: Mixtures) =>
+  parts.reduce((sum, part) => sum + stored(part.bytes), 0);
+
+/** The types that each tensor can have, from a plan for each type in which a rule gives it to all tensors that the target converts. */
+async function plannedTypes(opened: Opened, choices: PlanChoices, option: string) {
+  // Plan the target alone, to know which tensors it converts.
+  const maker = makerOf(opened.format, choices.to);
+  if (maker === undefined) throw targetError(opened.format, choices.to);
+  const { format } = maker;
+  const { mixtures, types } = mixturesOf(format, choices.to, option);
+  const { rules = [] } = choices;
+  const base = await planFor(opened, choices);
+  const isOpen = ({ kept, source }: PlannedTensor) =>
+    (kept === undefined || isKeptFor('sameType', kept)) && ruleFor(rules, source.name) === undefined;
+  const open = base.tensors.map(isOpen);
+  const names = base.tensors.flatMap(({ source }, i) => (open[i] ? [source.name] : []));
+  const planned = async (to: string): Promise<FilePlan> =>
+    planFor(opened, { ...choices, rules: [...rules, ...rulesFor(names.map((name) => [name, to]))] });
+  const sum = ({ tensors }: FilePlan) => tensors.reduce((bytes, tensor) => bytes + bytesIn(tensor, mixtures), 0);
+  // Begin each list with the tensor as it is.
+  const kept = await planned('keep');
+  const otherBytes = resultBytes(kept) - sum(kept);
+  const found = kept.tensors.map((tensor, i): PlannedType[] => {
+    const own = open[i] ? tensor : (base.tensors[i] as PlannedTensor);
+    // Name the type that a rule gave it, for the others of its unit.
+    const ruled = own.kept === undefined && !open[i] ? ruleFor(rules, own.source.name)?.to : undefined;
+    return [{ to: ruled ?? keptName(format, own), tensor: own, bytes: bytesIn(own, mixtures) }];
+  });
+  // Add each smaller type.
+  let data = base.data;
+  for (const to of types) {
+    const plan = await planned(to);
+    data ??= plan.data;
+    // Share the extra bytes of this plan's header among the tensors.
+    const more = Math.max(0, Math.ceil((resultBytes(plan) - sum(plan) - otherBytes) / Math.max(1, names.length)));
+    for (const [i, tensor] of plan.tensors.entries()) {
+      const list = found[i] as PlannedType[];
+      const bytes = bytesIn(tensor, mixtures) + more;
+      const label = nameIn(format, tensor, to);
+      const [asItIs] = list as [PlannedType];
+      // A type that is not smaller than the original has no use.
+      const isWorth = open[i] && tensor.kept === undefined && bytes < asItIs.bytes;
+      if (isWorth && !list.some((known) => known.to === label)) list.push({ to: label, tensor, bytes });
+    }
+  }
+  return { format, found, otherBytes, data };
+}
+
+/** The name in rules for the type that a tensor got, which differs from the requested one if the rows do not fit that type. */
+function nameIn({ ruleTargets }: FormatInfo, { form }: PlannedTensor, to: string): string {
+  const label = codecOf(form).label(form);
+  return ruleTargets.includes(label) ? label : to;
+}
+
+/** The name in rules for leaving a tensor as it is. */
+function keptName(format: FormatInfo, { source }: PlannedTensor): string {
+  return format.ruleTargets.includes(source.type) ? source.type : 'keep';
+}
+
+/** Error sums by name. */
+type NamedSums = ReturnType<typeof ErrorSumsRecord.read>;
+
+/** The squared error of a tensor's elements relative to their squares, weighted by the importance of columns if that is known. */
+function elementLoss({ squaredError, squaredX, weightedError, weightedX }: NamedSums): number {
+  if (squaredError === 0) return 0;
+  return weightedX > 0 ? weightedError / weightedX : squaredError / squaredX;
+}
+
+/**
+ * The loss of a tensor in each of its types. With moments of its inputs, it is the squared error of its outputs relative to their squares.
+ * Types whose outputs were not measured are estimated as if the inputs of different columns were independent.
+ * @param all sums of each type; undefined for a tensor that is kept
+ */
+function lossesOf(all: readonly (NamedSums | undefined)[]): number[] {
+  const most = (name: 'outputX' | 'weightedX') =>
+    all.reduce((largest, sums) => Math.max(largest, sums?.[name] ?? 0), 0);
+  const [outputX, weightedX] = [most('outputX'), most('weightedX')];
+  return all.map((sums) => {
+    if (sums === undefined) return 0;
+    if (sums.outputX > 0) return sums.outputError / sums.outputX;
+    return elementLoss(sums) * (outputX > 0 && weightedX > 0 ? weightedX / outputX : 1);
+  });
+}
+
+/** Measures the errors of the tensors of an open model in each type that they can have. See `measureTypes`. */
+export async function measureOpen(
+  opened: Opened,
+  choices: PlanChoices,
+  options: WorkOptions,
+  option = 'to',
+): Promise<TypeTable> {
+  const { format, found, otherBytes, data } = await plannedTypes(opened, choices, option);
+  const all = found.flat().map(({ tensor }) => tensor);
+  const sums = await measureTensors(opened.model, all, data, options);
+  let next = 0;
+  const tensors = found.map((list): TensorTypes => {
+    const [{ tensor }] = list as [PlannedType];
+    const { name, shape } = tensor.source;
+    const weight = format.mixtures?.weight?.(name) ?? 1;
+    const found = list.map(() => sums.of(next++)).map((one) => one && ErrorSumsRecord.read({ HEAPF64: one }, 0));
+    const losses = lossesOf(found);
+    const types = list.map(({ to, bytes }, i): TypeOption => ({ to, bytes, error: weight * (losses[i] as number) }));
+    const unit = format.mixtures?.unit?.(choices.to, name);
+    return { name, elements: elementsOf(shape), ...(unit === undefined ? {} : { unit }), types };
+  });
+  return { format: format.name as ModelFormat, to: choices.to, tensors, otherBytes };
+}
+
+// ----------------------------------------------------------------------------------------------------------------------- choosing
+
+/** Bytes that the tensors of a table may take. */
+function budgetOf({ tensors, otherBytes }: TypeTable, { targetSize, targetBitsPerWeight = 0 }: SizeOptions): number {
+  if (targetSize !== undefined) return (parseSize(targetSize) as number) - otherBytes;
+  const elements = tensors.reduce((sum, tensor) => sum + tensor.elements, 0);
+  return Math.floor((targetBitsPerWeight * elements) / 8);
+}
+
+/** Tensors that get one type, with the sums of their bytes and errors in each. */
+interface TypeUnit {
+  /** Their indices in the table. */
+  readonly members: readonly number[];
+  readonly types: readonly TypeOption[];
+}
+
+/** The types that all of the tensors may have, in the order of the first one's. */
+function commonTypes(tensors: readonly TensorTypes[]): TypeOption[] {
+  const [first, ...others] = tensors as [TensorTypes, ...TensorTypes[]];
+  return first.types.flatMap((type) => {
+    let { bytes, error } = type;
+    for (const { types } of others) {
+      const same = types.find(({ to }) => to === type.to);
+      if (same === undefined) return [];
+      bytes += same.bytes;
+      error += same.error;
+    }
+    return [{ to: type.to, bytes, error }];
+  });
+}
+
+/** The units of a table, in the order of their first tensors. */
+function unitsOf({ tensors }: TypeTable): TypeUnit[] {
+  const byName = new Map<string, number[]>();
+  const all: number[][] = [];
+  for (const [i, { unit }] of tensors.entries()) {
+    const known = unit === undefined ? undefined : byName.get(unit);
+    if (known !== undefined) {
+      known.push(i);
+      continue;
+    }
+    const members = [i];
+    all.push(members);
+    if (unit !== undefined) byName.set(unit, members);
+  }
+  const of = (members: readonly number[]): TypeUnit => {
+    return { members, types: commonTypes(members.map((i) => tensors[i] as TensorTypes)) };
+  };
+  return all.flatMap((members) => {
+    const unit = of(members);
+    if (unit.types.length > 0) return [unit];
+    // Rules gave some of them types that the others cannot have. The others can all stay as they are.
+    const isFixed = (i: number) => (tensors[i] as TensorTypes).types.length === 1;
+    const open = members.filter((i) => !isFixed(i));
+    return [...members.filter(isFixed).map((i) => of([i])), ...(open.length > 0 ? [of(open)] : [])];
+  });
+}
+
+/** Size of a result with the smallest type of each tensor. */
+function leastBytes(table: TypeTable): number {
+  return unitsOf(table).reduce(
+    (sum, { types }) => sum + Math.min(...types.map(({ bytes }) => bytes)),
+    table.otherBytes,
+  );
+}
+
+/** The error for a size that is too small. @param least the smallest possible size */
+function tooSmall(table: TypeTable, { targetSize, targetBitsPerWeight }: SizeOptions, least: number): RangeError {
+  if (targetSize !== undefined) {
+    return rangeError('targetSize', { kind: 'number', min: least, unit: 'bytes' }, targetSize);
+  }
+  const elements = table.tensors.reduce((sum, tensor) => sum + tensor.elements, 0);
+  const min = Math.ceil((8e4 * (least - table.otherBytes)) / elements) / 1e4;
+  return rangeError('targetBitsPerWeight', { kind: 'number', min }, targetBitsPerWeight);
+}
+
+/** The types with the least sum of errors in a size. @throws RangeError if the size is too small */
+export function fitWithin(table: TypeTable, size: SizeOptions): TypeFit {
+  const fit = fitFor(table, budgetOf(table, size));
+  if (fit === undefined) throw tooSmall(table, size, leastBytes(table));
+  return fit;
+}
+
+/** The same within a budget for the bytes of tensors; undefined if it is too small. */
+function fitFor(table: TypeTable, budget: number): TypeFit | undefined {
+  const { tensors, otherBytes, format, to } = table;
+  const units = unitsOf(table);
+  const chosen = chooseWithin(
+    units.map((unit) => unit.types),
+    budget,
+  );
+  if (chosen === undefined) return undefined;
+  const types: TypeOption[] = [];
+  for (const [i, unit] of units.entries()) {
+    const { to: name } = unit.types[chosen.picks[i] as number] as TypeOption;
+    for (const member of unit.members) {
+      types[member] = (tensors[member] as TensorTypes).types.find((type) => type.to === name) as TypeOption;
+    }
+  }
+  const elements = new Map<string, number>();
+  for (const [i, type] of types.entries()) {
+    elements.set(type.to, (elements.get(type.to) ?? 0) + (tensors[i] as TensorTypes).elements);
+  }
+  const named = tensors.flatMap(({ name, types: all }, i) =>
+    all.length > 1 ? [[name, (types[i] as TypeOption).to] as const] : [],
+  );
+  const { mixtures } = formatNamed(format);
+  const { bytes, error, bound } = chosen;
+  return {
+    to: to === 'auto' ? (mixtures?.nearest?.(elements) ?? mixtures?.to ?? to) : to,
+    rules: rulesFor(named),
+    bytes: bytes + otherBytes,
+    error,
+    bound,
+    types,
+  };
+}
+
+/** Sizes of results and their least errors. See `sizeCurve`. */
+export function curveOf(table: TypeTable): SizePoint[] {
+  const points = frontier(unitsOf(table).map(({ types }) => types));
+  return points.map(({ bytes, error }) => ({ bytes: bytes + table.otherBytes, error }));
+}
+
+/** The format of a result without a target: that of its name if the model can have it, else the format of the model. */
+function formatFor({ format: own }: Opened, name: string): Format {
+  const formats = makersFor(own).map(({ format }) => format);
+  return formats.find(({ extensions }) => extensions.some((end) => name.toLowerCase().endsWith(end))) ?? own;
+}
+
+/**
+ * Replaces a size by the rules for the types that fit it best.
+ * @param name of the output, if it has one
+ */
+export async function fitOpen(
+  opened: Opened,
+  { targetSize, targetBitsPerWeight, ...given }: PlanChoices & SizeOptions,
+  options: WorkOptions,
+  name = '',
+): Promise<{ readonly choices: PlanChoices; readonly fit: TypeFit }> {
+  // Measure all types.
+  const size = { targetSize, targetBitsPerWeight };
+  const option = targetSize === undefined ? 'targetBitsPerWeight' : 'targetSize';
+  const isAuto = given.to === 'auto';
+  const start = { ...given, to: isAuto ? (formatFor(opened, name).mixtures?.to ?? given.to) : given.to };
+  // The size is that of the whole result, also for work in parts.
+  const whole = { ...start, part: undefined };
+  const measured = await measureOpen(opened, whole, options, option);
+  const table = isAuto ? { ...measured, to: 'auto' } : measured;
+  const chosenBy = (fit: TypeFit): PlanChoices => ({
+    ...start,
+    to: fit.to,
+    rules: [...(given.rules ?? []), ...fit.rules],
+  });
+  const sizeOf = async (fit: TypeFit) =>
+    resultBytes(await planFor(opened, { ...chosenBy(fit), part: undefined } as PlanChoices));
+  if (targetSize === undefined) {
+    const fit = fitWithin(table, size);
+    return { choices: chosenBy(fit), fit: { ...fit, bytes: await sizeOf(fit) } };
+  }
+  // Headers may be larger than in the table. Then the tensors have less room.
+  for (let budget = budgetOf(table, size); ; ) {
+    const fit = fitFor(table, budget);
+    if (fit === undefined) {
+      const smallest = fitFor(table, leastBytes(table) - table.otherBytes) as TypeFit;
+      throw tooSmall(table, size, await sizeOf(smallest));
+    }
+    const bytes = await sizeOf(fit);
+    const over = bytes - (parseSize(targetSize) as number);
+    if (over <= 0) return { choices: chosenBy(fit), fit: { ...fit, bytes } };
+    budget -= over;
+  }
+}

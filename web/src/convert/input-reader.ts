@@ -1,0 +1,248 @@
+/** Reads the inputs of batches. Small inputs that lie close together in a file are read at once. */
+import type { ByteSource } from '../formats/files/bytes.js';
+import { type ReadInto, readMoved } from './moved-bytes.js';
+import {
+  type InputPart,
+  inputPartsOf,
+  pieceBytes,
+  piecesOf,
+  type TilePiece,
+  type TileTask,
+  zerosFile,
+} from './task.js';
+
+/** Inputs up to this size are read together. Larger ones go straight into their target. */
+const smallInput = 1 << 16;
+/** Bytes between two inputs that are read along with them. */
+const smallGap = 1 << 12;
+/** Runs below this size are read together with the bytes between them, unless the stride is more than `mostStride` runs. */
+const smallRun = 1 << 16;
+const mostStride = 32;
+/** A read of a local file costs as much as copying about this many bytes. */
+const nearGap = 1 << 12;
+/** Most bytes of one read. */
+const mostAtOnce = 1 << 20;
+
+/** Bytes of files that another thread reads. They arrive in the order in which inputs are filled. */
+export interface GivenBytes {
+  /** True if the other thread reads this file. */
+  areOf(file: number): boolean;
+  /** Fills a target with the next bytes: at once if they are here. */
+  take(target: Uint8Array): void | Promise<void>;
+}
+
+/** Neighbors in a file. */
+interface InputGroup {
+  readonly file: number;
+  readonly begin: number;
+  end: number;
+  readonly parts: InputPart[];
+}
+
+/** Groups of small inputs that lie close to each other. */
+function groupsOf(parts: readonly InputPart[]): InputGroup[] {
+  const small = parts.filter(
+    ({ bytes, count, moved, file }) => moved === undefined && count === 1 && bytes <= smallInput && file !== zerosFile,
+  );
+  small.sort((a, b) => a.file - b.file || a.begin - b.begin);
+  const groups: InputGroup[] = [];
+  let last: InputGroup | undefined;
+  for (const part of small) {
+    const { file, begin, bytes } = part;
+    const end = begin + bytes;
+    if (last?.file === file && begin <= last.end + smallGap && end - last.begin <= mostAtOnce) {
+      last.parts.push(part);
+      last.end = Math.max(last.end, end);
+    } else {
+      last = { file, begin, end, parts: [part] };
+      groups.push(last);
+    }
+  }
+  return groups.filter((group) => group.parts.length > 1);
+}
+
+/** The bytes of an input part that a piece takes. The part is one run, or has a run for each row. */
+function sliceOf(task: TileTask, part: InputPart, piece: TilePiece): InputPart {
+  const { bytes, count, stride, begin } = part;
+  if (count === task.rows && part.moved === undefined)
+    return { ...part, begin: begin + piece.row * stride, count: piece.rows };
+  const size = pieceBytes(task, part, piece);
+  const skipped = (bytes / task.rows) * piece.row;
+  const { moved } = part;
+  if (moved !== undefined)
+    return { ...part, bytes: size, stride: size, moved: { ...moved, from: moved.from + skipped } };
+  return { ...part, begin: begin + skipped, bytes: size, stride: size };
+}
+
+/** An input part of a task, or some of its bytes. */
+export interface InputSlice {
+  /** Index of the task in the batch. */
+  readonly task: number;
+  readonly part: InputPart;
+}
+
+/** An input part in slices of at most `most` bytes. */
+function* cut(part: InputPart, most: number): Generator<InputPart> {
+  const { begin, bytes, count, stride, moved } = part;
+  if (bytes * count <= most) yield part;
+  else if (bytes <= most) {
+    const rows = Math.floor(most / bytes);
+    for (let row = 0; row < count; row += rows) {
+      yield { ...part, begin: begin + row * stride, count: Math.min(rows, count - row) };
+    }
+  } else {
+    for (let i = 0; i < count; i++) {
+      for (let at = 0; at < bytes; at += most) {
+        const size = Math.min(most, bytes - at);
+        const run = { ...part, bytes: size, count: 1, stride: size };
+        if (moved !== undefined) yield { ...run, moved: { ...moved, from: moved.from + at } };
+        else yield { ...run, begin: begin + i * stride + at };
+      }
+    }
+  }
+}
+
+/** The inputs of a batch from the wanted files, in the order in which they are filled, in slices of at most `most` bytes. */
+export function* slicesInTurn(
+  tasks: readonly TileTask[],
+  isWanted: (file: number) => boolean,
+  most: number,
+): Generator<InputSlice> {
+  for (const [i, task] of tasks.entries()) {
+    for (const piece of piecesOf(task)) {
+      for (const part of inputPartsOf(task)) {
+        if (part.file === zerosFile || !isWanted(part.file)) continue;
+        const rows = piece.rows === task.rows ? part : sliceOf(task, part, piece);
+        for (const slice of cut(rows, most)) yield { task: i, part: slice };
+      }
+    }
+  }
+}
+
+/** Reads inputs. */
+export class InputReader {
+  readonly #read: ReadInto;
+  readonly #isNear: (file: number) => boolean;
+  /** Inputs that were read together with others. */
+  readonly #found = new Map<InputPart, Uint8Array>();
+  /** Memory for inputs that are read together, reused for each batch. */
+  #memory = new Uint8Array(0);
+  #given: GivenBytes | undefined;
+  readonly #spare: ArrayBuffer[];
+
+  /**
+   * @param isNear whether a file is local, so that short reads are cheap
+   * @param spare memory of earlier reads, reused because garbage would pile up
+   */
+  constructor(read: ReadInto, isNear: (file: number) => boolean, spare: ArrayBuffer[] = []) {
+    this.#read = read;
+    this.#isNear = isNear;
+    this.#spare = spare;
+  }
+
+  /**
+   * Begins a batch, and reads its small inputs together. A part of a read that fails here is read again alone, so that the error names its
+   * task.
+   * @param given bytes that come from another thread
+   */
+  async begin(wanted: readonly InputPart[], given?: GivenBytes): Promise<void> {
+    this.#found.clear();
+    this.#given = given;
+    const own = given === undefined ? wanted : wanted.filter(({ file }) => !given.areOf(file));
+    const groups = groupsOf(own);
+    const size = groups.reduce((sum, { begin, end }) => sum + end - begin, 0);
+    if (this.#memory.length < size) this.#memory = new Uint8Array(size);
+    let at = 0;
+    for (const { file, begin, end, parts } of groups) {
+      const bytes = this.#memory.subarray(at, at + end - begin);
+      at += bytes.length;
+      const read = async () => this.#read(file, begin, bytes, 0, bytes.length);
+      const isRead = await read().then(
+        () => true,
+        () => false,
+      );
+      if (!isRead) continue;
+      for (const part of parts) {
+        const from = part.begin - begin;
+        this.#found.set(part, bytes.subarray(from, from + part.bytes));
+      }
+    }
+  }
+
+  /** True if reading a file again costs more than caching the bytes. Local files are in the cache of the system already. */
+  paysToCache(file: number): boolean {
+    return this.#given?.areOf(file) === true || !this.#isNear(file);
+  }
+
+  /** Fills the targets with the inputs of a piece: at once if all of them are here. */
+  fill(task: TileTask, targets: readonly Uint8Array[], piece: TilePiece): void | Promise<void> {
+    let last: Promise<void> | undefined;
+    const parts = inputPartsOf(task);
+    for (let i = 0; i < parts.length; i++) {
+      const part = parts[i] as InputPart;
+      const target = targets[i] as Uint8Array;
+      // One after the other, because bytes from another thread arrive in this order.
+      if (last === undefined) last = this.#fillOne(task, part, target, piece) ?? undefined;
+      else last = last.then(() => this.#fillOne(task, part, target, piece));
+    }
+    return last;
+  }
+
+  #fillOne(task: TileTask, part: InputPart, target: Uint8Array, piece: TilePiece): void | Promise<void> {
+    if (part.file === zerosFile) {
+      target.fill(0);
+      return;
+    }
+    if (this.#given?.areOf(part.file)) return this.#given.take(target);
+    const found = this.#found.get(part);
+    if (found === undefined) return this.put(piece.rows === task.rows ? part : sliceOf(task, part, piece), target);
+    if (found.length === target.length) target.set(found);
+    else {
+      const begin = pieceBytes(task, part, { row: 0, rows: piece.row });
+      target.set(found.subarray(begin, begin + target.length));
+    }
+  }
+
+  /** Fills a target with an input part. */
+  async put(part: InputPart, target: Uint8Array): Promise<void> {
+    const found = this.#found.get(part);
+    if (found !== undefined) {
+      target.set(found);
+      return;
+    }
+    const { file, begin, bytes, count, stride, moved } = part;
+    if (moved !== undefined) return readMoved(file, begin, moved, target, this.#read, this.#isNear(file));
+    const isFar = stride > mostStride * bytes || (stride - bytes > nearGap && this.#isNear(file));
+    if (count > 1 && bytes < smallRun && !isFar) return this.#pick(part, target);
+    for (let i = 0; i < count; i++) {
+      const pending = this.#read(file, begin + i * stride, target, i * bytes, (i + 1) * bytes);
+      if (pending !== undefined) await pending;
+    }
+  }
+
+  /** Reads short runs together with the bytes between them. */
+  async #pick({ file, begin, bytes, count, stride }: InputPart, target: Uint8Array): Promise<void> {
+    const most = Math.max(1, Math.floor(mostAtOnce / stride));
+    const size = (Math.min(most, count) - 1) * stride + bytes;
+    const spare = this.#spare.pop();
+    const held = new Uint8Array(spare !== undefined && spare.byteLength >= size ? spare : new ArrayBuffer(size));
+    for (let first = 0; first < count; first += most) {
+      const some = Math.min(most, count - first);
+      const span = held.subarray(0, (some - 1) * stride + bytes);
+      await this.#read(file, begin + first * stride, span, 0, span.length);
+      for (let i = 0; i < some; i++) target.set(span.subarray(i * stride, i * stride + bytes), (first + i) * bytes);
+    }
+    this.#spare.push(held.buffer);
+  }
+}
+
+/** An InputReader of files that are open in this thread. @param spare memory of earlier reads */
+export function inputReaderFor(files: readonly ByteSource[], spare?: ArrayBuffer[]): InputReader {
+  const read: ReadInto = async (file, begin, memory, from, to) => {
+    const source = files[file] as ByteSource;
+    const target = memory.subarray(from, to);
+    if (source.readInto === undefined) target.set(await source.read(begin, begin + target.length));
+    else await source.readInto(begin, target);
+  };
+  return new InputReader(read, () => false, spare);
+}

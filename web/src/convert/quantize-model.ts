@@ -1,0 +1,184 @@
+/** `quantizeModel`: converts a model file, or carries out a plan. */
+import { typeError } from '../core/errors.js';
+import { oneOf } from '../core/option-problem.js';
+import { inMemory } from '../formats/files/sinks.js';
+import type { FormatOptions, FormatSidecars, ModelTarget } from '../formats/registry.js';
+import { withCallbacks } from './callbacks.js';
+import { checkRunOptions } from './compare-models.js';
+import { withModel } from './open.js';
+import { checkPlanOptions, checkResultOptions } from './options.js';
+import { infosOf, type ModelFilePlan, nameOf, type PlannedFile } from './plan.js';
+import { fitted, type ModelPlan, type PlanOptions } from './plan-model.js';
+import type { Quantized, ResultOptions } from './quantize.js';
+import { quantizeHolding } from './quantize-holding.js';
+import { checkTargets, quantizeSeveral } from './quantize-several.js';
+import type { ModelInput } from './recognize.js';
+import type { ModelReport } from './report.js';
+import { checkFits, checkPlan } from './saved-plan.js';
+import type { SizeOptions } from './sizes.js';
+import { checkWorkOptions, outputRunNames } from './work-options.js';
+
+/** Options of `quantizeModel`. */
+export interface QuantizeModelOptions extends PlanOptions, FormatSidecars, ResultOptions {}
+
+/** Options of `quantizeModel` for several results. */
+export interface QuantizeModelsOptions extends Omit<QuantizeModelOptions, 'to' | 'targetSize' | 'targetBitsPerWeight'> {
+  /** Targets of one format, each of them once. */
+  readonly to: readonly ModelTarget[];
+  /**
+   * The folder of the results, each under its usual name: a path or URL (Node) of an existing folder, or a FileSystemDirectoryHandle.
+   * @defaultValue memory
+   */
+  readonly output?: string | URL | FileSystemDirectoryHandle | undefined;
+}
+
+/** The result of `quantizeModel`. */
+export interface QuantizeModelResult {
+  /** The conversion of each tensor, and its error against the original. */
+  readonly report: ModelReport;
+  /**
+   * safetensors with codes: the given config.json, or an empty one, with the `quantization_config`. Without codes: the given one without
+   * its `quantization_config`, if it has one. ONNX with caches in float16: the config.json of the model, if it was given or found, with the
+   * type of the caches for transformers.js 3.
+   */
+  readonly config?: Readonly<Record<string, unknown>> | undefined;
+  /** GPTQ: the content of quantize_config.json, which AutoGPTQ and GPTQModel read before config.json. */
+  readonly quantizeConfig?: Readonly<Record<string, unknown>> | undefined;
+  /** AWQ: the content of quant_config.json, which early releases of AutoAWQ read. */
+  readonly quantConfig?: Readonly<Record<string, unknown>> | undefined;
+  /** The files that were made, the main one first. */
+  readonly files: readonly PlannedFile[];
+  /** With `targetSize` or `targetBitsPerWeight`: the rules that were found. */
+  readonly fit?: NonNullable<ModelPlan['fit']> | undefined;
+  /** True if the result is whole. In work in parts, true only for the part that ends last. */
+  readonly isWhole: boolean;
+  /**
+   * The file's bytes.
+   * @param name of one of several files
+   * @throws TypeError if the file went to `output`; or, with several files, if none has this name
+   */
+  bytes(name?: string): Promise<Uint8Array<ArrayBuffer>>;
+  /** The same as a Blob. */
+  blob(name?: string): Promise<Blob>;
+}
+
+/** Options beside a plan. */
+type MoreOptions = FormatSidecars &
+  ResultOptions &
+  Pick<FormatOptions, 'importance' | 'data' | 'ranges'> &
+  Pick<PlanOptions, 'lora'>;
+
+/** True for a plan in place of options. */
+function isPlan(choices: unknown): choices is ModelPlan {
+  return typeof choices === 'object' && choices !== null && 'tensors' in choices && 'totals' in choices;
+}
+
+/** The options of a call: those of its plan, if it was given one, and the others. */
+function optionsOf(choices: QuantizeModelOptions | ModelPlan, more: MoreOptions): QuantizeModelOptions {
+  if (!isPlan(choices)) return Object.keys(more).length === 0 ? choices : { ...choices, ...more };
+  checkPlan(choices);
+  return { ...choices.options, ...more } as QuantizeModelOptions;
+}
+
+/**
+ * Makes a model smaller.
+ *
+ * safetensors become safetensors in compressed-tensors' layout, with the `quantization_config` for config.json. int8 and int4: codes packed
+ * into int32 words, in groups of 128 with a scale for each: `X.weight_packed`, `X.weight_scale` and `X.weight_shape`. int8 takes groups of
+ * 64 or 32 where 128 does not divide all rows, and a scale for each row where these do not either. float8: codes with a scale for each row,
+ * `X.weight` and `X.weight_scale`. nvfp4, mxfp4 and mxfp8: small floats in blocks. Embeddings, norms, biases, 1-D tensors and lm_head are kept, and tensors that would not become smaller;
+ * `rules` change that, except for 1-D tensors. GGUF files become the same, byte for byte, as with llama-quantize. A .npy file becomes a
+ * safetensors file with one weight.
+ *
+ * safetensors also become GGUF, by the types of GGUF: language models with their config.json and tokenizer, which are looked for beside the
+ * file or given in a list with it, as llama.cpp converts and quantizes them; and checkpoints of diffusion models by the rules of
+ * ComfyUI-GGUF's tools.
+ *
+ * Kept tensors are copied bit by bit and appear in the report with the reason.
+ *
+ * Memory: at most 64 MiB a worker and four times the header, whatever the size of the model; 1 KiB for each tensor, and as much again for
+ * garbage while the heap has room for it, as in Node without `--max-old-space-size`; in Node up to 40 MiB for the garbage of connections
+ * and Blobs; and the result unless there is an `output`.
+ * @example await quantizeModel('model.safetensors', { to: 'int8', output: 'model.int8.safetensors' });
+ * @example await quantizeModel(file, await planModel(file, { to: 'int8' }), { output });
+ * @example const [q8, q4] = await quantizeModel('model.onnx', { to: ['q8', 'q4'], output: 'onnx' });
+ * @example await quantizeModel(file, JSON.parse(planText), { output });
+ * @example await quantizeModel('model.onnx', { to: 'q4', minOutput: 0.999, run: { samples: { files: 'samples.npz' } }, output });
+ * @param plan of `planModel` for the same file, also after JSON. A RangeError whose option is `plan` says how the file differs.
+ * @param more options in addition to those of a plan; if the plan was saved, also `importance`, `data`, `ranges` and `lora`, because a saved
+ *   plan names no files
+ * @throws TypeError or RangeError naming the option. ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`, `UNSUPPORTED_DTYPE`, `IO`,
+ *   `CHANGED`, `EXISTS`, `WORKER`, `OUT_OF_MEMORY`; `NON_FINITE` if a weight that becomes codes holds NaN or an infinity, `OVERFLOW` if a
+ *   weight exceeds the range of its new type; `QUALITY` (a QualityError); `RUNTIME` or an error of a backend with `minOutput`. The signal's reason if it was aborted. After an error, no output
+ *   or part of one is left.
+ */
+export function quantizeModel(file: ModelInput, plan: ModelPlan, more?: MoreOptions): Promise<QuantizeModelResult>;
+/**
+ * Makes several results of one model, in the order of the targets, each under its usual name: `model.onnx` becomes `model_quantized.onnx`
+ * and `model_q4.onnx`. If one fails, those before it stay.
+ */
+export function quantizeModel(
+  file: ModelInput,
+  options: QuantizeModelsOptions,
+): Promise<readonly QuantizeModelResult[]>;
+export function quantizeModel(file: ModelInput, options: QuantizeModelOptions): Promise<QuantizeModelResult>;
+export async function quantizeModel(
+  file: ModelInput,
+  choices: QuantizeModelOptions | QuantizeModelsOptions | ModelPlan,
+  more: MoreOptions = {},
+): Promise<QuantizeModelResult | readonly QuantizeModelResult[]> {
+  if (isForSeveral(choices)) return quantizeEach(file, choices);
+  const options = optionsOf(choices, more);
+  checkQuantizeOptions(options);
+  const check = (now: ModelFilePlan) => {
+    if (isPlan(choices)) checkFits(choices, infosOf(now));
+  };
+  const made = await withCallbacks(options, (own) =>
+    withModel(file, own, async (opened) => {
+      const { choices, fit } = await fitted(opened, own, own, nameOf(own.output));
+      return { ...(await quantizeHolding(opened, choices, own, undefined, check)), fit };
+    }),
+  );
+  return resultOf(made, made.fit);
+}
+
+/** True for options with a list of targets. */
+function isForSeveral(choices: unknown): choices is QuantizeModelsOptions {
+  return Array.isArray((choices as { to?: unknown } | null | undefined)?.to);
+}
+
+async function quantizeEach(file: ModelInput, options: QuantizeModelsOptions): Promise<QuantizeModelResult[]> {
+  const targets = checkTargets(options.to, options as SizeOptions);
+  for (const to of targets) checkQuantizeOptions({ ...options, to });
+  const { to: _, ...rest } = options;
+  const made = await withCallbacks(rest, (own) =>
+    withModel(file, own, (opened) => quantizeSeveral(opened, targets, own)),
+  );
+  return made.map((one) => resultOf(one, undefined));
+}
+
+function checkQuantizeOptions(options: QuantizeModelOptions): void {
+  checkPlanOptions(options, 'quantizeModel');
+  checkWorkOptions(options);
+  checkResultOptions(options);
+  if (options.run !== undefined) checkRunOptions(options.run, outputRunNames);
+  options.signal?.throwIfAborted();
+}
+
+function resultOf({ report, sidecars, memory, files, isWhole }: Quantized, fit: ModelPlan['fit']): QuantizeModelResult {
+  const named = (name: string | undefined) => {
+    const sinks = inMemory(memory);
+    const found = sinks[name === undefined && sinks.length === 1 ? 0 : files.findIndex((file) => file.name === name)];
+    if (found !== undefined) return found;
+    throw typeError('name', oneOf(files.map((file) => file.name)), name);
+  };
+  return {
+    report,
+    ...sidecars,
+    files,
+    isWhole,
+    ...(fit === undefined ? {} : { fit }),
+    bytes: async (name) => named(name).bytes(),
+    blob: async (name) => named(name).blob(),
+  };
+}

@@ -1,0 +1,147 @@
+/** Reads one tensor of a plan before and after its conversion, without the rest of the result. */
+
+import { RoleId } from '../core/door.js';
+import { ScalepointError } from '../core/errors.js';
+import type { ErrorMeasures } from '../core/measure.js';
+import { waitingFor } from '../core/waiting.js';
+import type { Part } from '../formats/codecs/codec.js';
+import { codecOf, float32Form, partsOf } from '../formats/codecs/registry.js';
+import { type ByteSource, quoted } from '../formats/files/bytes.js';
+import { openWithin } from '../formats/files/open.js';
+import { memorySink } from '../formats/files/sinks.js';
+import type { FilePlan, LogicalTensor, PlannedTensor } from '../formats/format.js';
+import { withCallbacks } from './callbacks.js';
+import { sampleOf } from './estimate.js';
+import { withModel } from './open.js';
+import { planFor } from './plan.js';
+import { fitted, type PlanOptions } from './plan-model.js';
+import type { ModelInput } from './recognize.js';
+import { type WorkOptions, withRunner } from './start.js';
+import { convertedElements, writePlan } from './writing.js';
+
+/** A tensor before and after its conversion. */
+interface PlannedFloats {
+  /** The shape of both; of a sample, fewer rows than the tensor has. */
+  readonly shape: readonly number[];
+  /** The floats that are converted, in the order of the result. */
+  readonly before: Float32Array<ArrayBuffer>;
+  /** The floats that the result stands for. */
+  readonly after: Float32Array<ArrayBuffer>;
+  /** Size of its parts in the result, scales included. */
+  readonly bytes: number;
+  /** The error, as `estimateModel` measures it. */
+  readonly error: ErrorMeasures;
+}
+
+/** Writes the parts of one tensor into memory, one behind the other. Those that follow from the shape come last. */
+async function written(
+  tensor: PlannedTensor,
+  { format, data }: Pick<FilePlan, 'format' | 'data'>,
+  files: readonly ByteSource[],
+  options: WorkOptions,
+) {
+  let size = 0;
+  const segments = tensor.parts.flatMap(({ role, bytes, constant }) => {
+    if (constant !== undefined) return [];
+    const at = size;
+    size += bytes;
+    return [{ at, tensor: 0, role }];
+  });
+  const plan: FilePlan = {
+    format,
+    data,
+    files: [{ suffix: '', size, segments }],
+    tensors: [tensor],
+    notes: [],
+    sidecars: [],
+  };
+  const sink = memorySink(size);
+  const { signal, onProgress } = options;
+  const [error] = await withRunner(convertedElements(plan), { sources: files, sinks: [sink] }, options, (runner) =>
+    writePlan({ plan, files, sinks: [sink], runner, signal, onProgress }),
+  );
+  await sink.finish();
+  const made = await sink.bytes();
+  const bytes = new Uint8Array(tensor.parts.reduce((sum, part) => sum + part.bytes, 0));
+  bytes.set(made);
+  const places = new Map(segments.map(({ role, at }) => [role, at]));
+  for (const { role, constant } of tensor.parts) {
+    if (constant === undefined) continue;
+    bytes.set(constant, size);
+    places.set(role, size);
+    size += constant.length;
+  }
+  return { bytes, places, error };
+}
+
+/** A tensor as floats. */
+async function floatsOf(
+  source: LogicalTensor,
+  format: FilePlan['format'],
+  files: readonly ByteSource[],
+  options: WorkOptions,
+) {
+  const parts = partsOf(source.shape, float32Form) as readonly Part[];
+  const { bytes } = await written({ source, form: float32Form, parts }, { format }, files, options);
+  return new Float32Array(bytes.buffer);
+}
+
+/**
+ * Reads a tensor of a plan: the floats before its conversion, and those that its codes stand for.
+ * @param name its name in the result
+ * @param most read about as many elements, from the middle
+ * @throws ScalepointError `NOT_FOUND` if the plan keeps the tensor, `UNSUPPORTED_DTYPE`; and what `estimateModel` throws
+ */
+export async function readPlanned(
+  file: ModelInput,
+  name: string,
+  options: PlanOptions & WorkOptions & { readonly most?: number },
+): Promise<PlannedFloats> {
+  const { most = Number.POSITIVE_INFINITY, ...others } = options;
+  return withCallbacks(others, (own) =>
+    withModel(file, own, async (opened) => {
+      const plan = await planFor(opened, (await fitted(opened, own, own)).choices);
+      const found = plan.tensors.find(({ source, kept }) => source.name === name && kept === undefined);
+      if (found === undefined) {
+        throw new ScalepointError('NOT_FOUND', `the plan converts no tensor ${quoted(name)}`, { tensor: name });
+      }
+      const { files } = opened.model;
+      const source = sampleOf(found.source, most);
+      const { form } = found;
+      const { decode, label } = codecOf(form);
+      if (decode === undefined) {
+        const message = `tensor ${quoted(name)}: ${label(form)} is not a readable float type`;
+        throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: name });
+      }
+      const parts = source === found.source ? found.parts : partsOf(source.shape, form);
+      const waiting = waitingFor(own.signal);
+      const data = plan.data === undefined ? undefined : await openWithin(waiting, plan.data);
+      try {
+        const inputs = data === undefined ? files : [...files, data];
+        const { bytes, places, error } = await written({ ...found, source, parts }, plan, inputs, own);
+        // The codes are read as a reader of the result does, which takes no shapes and names of types from parts.
+        const stored: LogicalTensor = {
+          name,
+          shape: source.shape,
+          type: label(form),
+          form,
+          parts: parts.flatMap(({ role, dtype, shape, bytes: size }) => {
+            const byteOffset = places.get(role) as number;
+            const tensor = { name, dtype, shape, bytes: size, byteOffset, file: 0 };
+            return Object.hasOwn(RoleId, role) ? [{ role, tensor }] : [];
+          }),
+        };
+        return {
+          shape: source.shape,
+          before: await floatsOf(source, plan.format, files, own),
+          after: await floatsOf(stored, plan.format, [await openWithin(waiting, bytes)], own),
+          bytes: bytes.length,
+          error: error as ErrorMeasures,
+        };
+      } finally {
+        await data?.close();
+        waiting.end();
+      }
+    }),
+  );
+}

@@ -1,0 +1,183 @@
+/** The bytes of a rectangle of a tensor in its files. */
+import type { Form, Grid, Rectangle } from '../formats/codecs/codec.js';
+import { elementsOf, multipleOf } from '../formats/codecs/elements.js';
+import { codecOf } from '../formats/codecs/registry.js';
+import type { BlockedView, CodedRows, ElementView, Gathered, LogicalTensor } from '../formats/format.js';
+import { type InputPart, type MovedElements, type TileInput, zerosFile } from './task.js';
+
+/** Elements of one row. */
+function inRow(column: number, columns: number, width: number): Rectangle {
+  return { row: 0, rows: 1, column, columns, width };
+}
+
+/** The runs of a view, by the size of an element. Elements that stay together are one run. */
+const knownRuns = new WeakMap<ElementView, Map<number, Pick<MovedElements, 'unit' | 'dims'>>>();
+
+function runsOf(view: ElementView, element: number): Pick<MovedElements, 'unit' | 'dims'> {
+  const known = knownRuns.get(view) ?? new Map<number, Pick<MovedElements, 'unit' | 'dims'>>();
+  knownRuns.set(view, known);
+  const found = known.get(element);
+  if (found !== undefined) return found;
+  const dims = view.dims.map(([count, stride]) => [count, stride * element] as const);
+  let unit = element;
+  while (dims.at(-1)?.[1] === unit) unit *= (dims.pop() as readonly [number, number])[0];
+  const runs = { unit, dims };
+  known.set(element, runs);
+  return runs;
+}
+
+/** A part of zeros. @param share its elements, as a share of those of the stored tensor */
+function zeroPart({ role, tensor }: LogicalTensor['parts'][number], share: number): InputPart {
+  const bytes = Math.round(tensor.bytes * share);
+  return { role, file: zerosFile, begin: 0, bytes, count: 1, stride: bytes };
+}
+
+/** The input of a gathered tensor: a part for each stored tensor that has elements of the rectangle. These stand in one row. */
+function gatheredParts(
+  { shape, form, parts }: LogicalTensor,
+  { view, width, zeroRows = 0 }: Gathered,
+  { row, rows, column, columns, width: total }: Rectangle,
+  firstFile: number,
+): InputPart[] {
+  const each = elementsOf(shape) / parts.length - zeroRows * width;
+  const { runs } = codecOf(form);
+  const inputs: InputPart[] = [];
+  const end = row * total + column + rows * columns;
+  for (let at = row * total + column; at < end; ) {
+    const index = Math.floor(at / each);
+    if (index >= parts.length) {
+      inputs.push(zeroPart(parts[0] as (typeof parts)[number], (end - at) / each));
+      break;
+    }
+    const { role, tensor } = parts[index] as (typeof parts)[number];
+    const count = Math.min(end, (index + 1) * each) - at;
+    const { offset, bytes } = runs([each], form, role, inRow(at - index * each, count, each));
+    const [file, begin] = [tensor.file + firstFile, tensor.byteOffset];
+    const run = { role, file, bytes, count: 1, stride: bytes };
+    if (view === undefined) inputs.push({ ...run, begin: begin + offset });
+    else {
+      const element = bytes / count;
+      inputs.push({ ...run, begin: begin + view.offset * element, moved: { ...runsOf(view, element), from: offset } });
+    }
+    at += count;
+  }
+  return inputs;
+}
+
+/** Where the stored form of a tensor can be cut. */
+export function gridOf({ shape, form, gathered }: LogicalTensor): Grid {
+  const { members = [{ form }], codedRows, blocked } = gathered ?? {};
+  if (blocked !== undefined) return codecOf(form).grid([elementsOf(shape.slice(0, -1)), ...shape.slice(-1)], form);
+  if (codedRows !== undefined) {
+    const all = elementsOf(shape.slice(0, -1));
+    return { ...codecOf(form).grid([all, ...shape.slice(-1)], form), rows: all, matrixRows: codedRows.rows };
+  }
+  const stacked = members.length;
+  const rows = elementsOf(shape.slice(0, -1)) / stacked;
+  const one = stacked === 1 ? shape : [rows, ...shape.slice(-1)];
+  const grids = members.map((member) => codecOf(member.form).grid(one, member.form));
+  const [grid] = grids as [Grid];
+  // Tiles of whole rows: the elements of a row of a transpose are far apart.
+  // Factors of rows belong to whole rows, too.
+  const { view, rowFactors } = gathered ?? {};
+  if (rowFactors !== undefined || (view !== undefined && view.dims.at(-1)?.[1] !== 1)) return { ...grid, rows };
+  if (stacked === 1 && form.headRows === undefined) return grid;
+  return {
+    ...grid,
+    rows: rows * stacked,
+    rowUnit: multipleOf([...grids.map(({ rowUnit }) => rowUnit), form.headRows ?? 1]),
+    columnUnit: multipleOf(grids.map(({ columnUnit }) => columnUnit)),
+    ...(stacked === 1 ? {} : { matrixRows: rows }),
+  };
+}
+
+/** The parts of rows of a weight with codes. The rectangle lies in one matrix, and holds whole rows or parts of one. */
+function codedRowParts(
+  { form, parts }: LogicalTensor,
+  { first, rows, step, stride }: CodedRows,
+  { row, rows: count, column, columns, width }: Rectangle,
+  firstFile: number,
+): InputPart[] {
+  const codec = codecOf(form);
+  const matrix = Math.floor(row / rows);
+  const from = first + matrix * stride + (row - matrix * rows) * step;
+  return parts.map(({ role, tensor }) => {
+    const at = (index: number) =>
+      codec.runs([index + 1, width], form, role, { row: index, rows: 1, column, columns, width });
+    const [{ offset, bytes }, next] = [at(from), at(from + step)];
+    return {
+      role,
+      file: tensor.file + firstFile,
+      begin: tensor.byteOffset + offset,
+      bytes,
+      count,
+      stride: next.offset - offset,
+    };
+  });
+}
+
+/** Parts of rows of elements with scales that all move. The rectangle holds whole rows. */
+function blockedParts(
+  { shape, form, parts }: LogicalTensor,
+  blocked: BlockedView,
+  rectangle: Rectangle,
+  firstFile: number,
+): InputPart[] {
+  const matrix = [elementsOf(shape.slice(0, -1)), ...shape.slice(-1)];
+  return parts.map(({ role, tensor }) => {
+    const view = blocked[role as keyof BlockedView];
+    const size = tensor.bytes / Math.max(1, elementsOf(tensor.shape));
+    const { offset, bytes, count } = codecOf(form).runs(matrix, form, role, rectangle);
+    return {
+      role,
+      file: tensor.file + firstFile,
+      begin: tensor.byteOffset + view.offset * size,
+      bytes: bytes * count,
+      count: 1,
+      stride: bytes * count,
+      moved: { ...runsOf(view, size), from: offset },
+    };
+  });
+}
+
+/** The rectangle of one of several stacked weights. The rectangle lies in it. */
+function stackedInput(
+  shape: readonly number[],
+  members: NonNullable<Gathered['members']>,
+  rectangle: Rectangle,
+  firstFile: number,
+): TileInput {
+  const rows = elementsOf(shape.slice(0, -1)) / members.length;
+  const index = Math.floor(rectangle.row / rows);
+  const { form, parts } = members[index] as (typeof members)[number];
+  const codec = codecOf(form);
+  const within = { ...rectangle, row: rectangle.row - index * rows };
+  const inputs = parts.map(({ role, tensor }) => {
+    const { offset, bytes, count, stride } = codec.runs([rows, rectangle.width], form, role, within);
+    return { role, file: tensor.file + firstFile, begin: tensor.byteOffset + offset, bytes, count, stride };
+  });
+  return { form, parts: inputs };
+}
+
+/** A rectangle of a stored tensor as the input of a tile. @param firstFile added to file numbers, for the second of two models */
+export function rectangleInput(source: LogicalTensor, rectangle: Rectangle, firstFile = 0): TileInput {
+  const { shape, form, parts, gathered } = source;
+  if (gathered?.codedRows !== undefined)
+    return { form, parts: codedRowParts(source, gathered.codedRows, rectangle, firstFile) };
+  if (gathered?.blocked !== undefined)
+    return { form, parts: blockedParts(source, gathered.blocked, rectangle, firstFile) };
+  if (gathered?.members !== undefined) return stackedInput(shape, gathered.members, rectangle, firstFile);
+  if (gathered !== undefined) {
+    const { rowFactors } = gathered;
+    const { row, rows } = rectangle;
+    const own = rowFactors ? ({ ...form, rowFactors: rowFactors.slice(row, row + rows) } as Form) : form;
+    return { form: own, parts: gatheredParts(source, gathered, rectangle, firstFile) };
+  }
+  const codec = codecOf(form);
+  const inputs = parts.map(({ role, tensor }) => {
+    // Written out because object spread is the slowest part of this function.
+    const { offset, bytes, count, stride } = codec.runs(shape, form, role, rectangle);
+    return { role, file: tensor.file + firstFile, begin: tensor.byteOffset + offset, bytes, count, stride };
+  });
+  return { form, parts: inputs };
+}

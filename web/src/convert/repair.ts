@@ -1,0 +1,351 @@
+/** Raises the types of tensors until the outputs of a result are as close to those of the original as was asked for. */
+import { rangeError } from '../core/errors.js';
+import { waitingFor } from '../core/waiting.js';
+import { quoted } from '../formats/files/bytes.js';
+import { openWithin } from '../formats/files/open.js';
+import type { OpenModel, PlannedTensor, Target } from '../formats/format.js';
+import { type PlanChoices, type Rule, ruleFor } from '../formats/options.js';
+import { rangesFile } from '../formats/ranges-file.js';
+import { formats } from '../formats/registry.js';
+import type { JudgedOutput, OutputJudge } from '../formats/run.js';
+import { storedBytes } from './logical-tensor.js';
+import { makerOf } from './maker.js';
+import { rulesFor } from './mixture-rules.js';
+import { type Opened, withModel } from './open.js';
+import type { OutputBound } from './output-bound.js';
+import { planFor } from './plan.js';
+import { type Quantized, quantizeOpen, type ResultOptions } from './quantize.js';
+import { type OutputRepair, QualityError, type RaisedTensor, type RepairStep } from './report.js';
+
+// -------------------------------------------------------------------------------------------------------------------------- limits
+
+/** Most rounds. Behind the last, everything that is left becomes as it is in the file. */
+const mostRounds = 6;
+
+/** Most groups of tensors that are raised one after the other to find the gain of each. A group is a tensor if there are no more. */
+const mostGroups = 16;
+
+// ------------------------------------------------------------------------------------------------------------------------- tensors
+
+/** A type that a tensor may have. */
+interface Rung {
+  /** Its name in rules; `keep` for the type of the file. */
+  readonly to: string;
+  readonly bytes: number;
+}
+
+/** A tensor, and its types from that of the target upwards. */
+interface Raisable {
+  readonly name: string;
+  readonly rungs: readonly Rung[];
+  /** Index of its type. */
+  at: number;
+}
+
+const plannedBytes = ({ source, parts, kept }: PlannedTensor) =>
+  kept === undefined ? parts.reduce((sum, { bytes }) => sum + bytes, 0) : storedBytes(source);
+
+/** The types above a target, one after the other. */
+function typesAbove(targets: readonly Target[], to: string): string[] {
+  const raised = targets.find(({ name }) => name === to)?.raised;
+  return raised === undefined ? ['keep'] : [raised, ...typesAbove(targets, raised)];
+}
+
+/** Tensors that may be raised: those that the target converts, and that no rule is about. */
+async function raisablesOf(opened: Opened, choices: PlanChoices): Promise<Raisable[]> {
+  const { rules = [], to } = choices;
+  const base = await planFor(opened, choices);
+  const open = base.tensors.flatMap(({ source: { name }, kept }) =>
+    kept === undefined && ruleFor(rules, name) === undefined ? [name] : [],
+  );
+  const rungs = new Map([...new Set(open)].map((name) => [name, [] as Rung[]]));
+  const add = (rung: string, tensors: readonly PlannedTensor[]) => {
+    for (const tensor of tensors) {
+      const list = rungs.get(tensor.source.name);
+      if (list === undefined || list.at(-1)?.to === 'keep') continue;
+      // A type that the tensor cannot have, or that is not smaller than the file's, is no step.
+      const bytes = plannedBytes(tensor);
+      const isKept = tensor.kept !== undefined || bytes >= storedBytes(tensor.source);
+      if (isKept && rung !== 'keep' && list.length > 0) continue;
+      list.push({ to: rung, bytes: rung === 'keep' ? storedBytes(tensor.source) : bytes });
+    }
+  };
+  add(to, base.tensors);
+  for (const rung of typesAbove(opened.format.targets, to)) {
+    const raised = [...rules, ...rulesFor(open.map((name) => [name, rung] as const))];
+    add(rung, (await planFor(opened, { ...choices, rules: raised })).tensors);
+  }
+  return [...rungs].map(([name, list]) => ({ name, rungs: list, at: 0 }));
+}
+
+const isOpen = ({ at, rungs }: Raisable) => at + 1 < rungs.length;
+
+/** Bytes that the next type takes more. */
+const nextBytes = ({ at, rungs }: Raisable) => (rungs[at + 1] as Rung).bytes - (rungs[at] as Rung).bytes;
+
+/** Splits tensors into groups of neighbors, of about the same number. */
+function groupsOf<T>(all: readonly T[], most: number): T[][] {
+  const count = Math.min(most, all.length);
+  return Array.from({ length: count }, (_, i) =>
+    all.slice(Math.floor((i * all.length) / count), Math.floor(((i + 1) * all.length) / count)),
+  );
+}
+
+// ---------------------------------------------------------------------------------------------------------------------------- loss
+
+/** Share of an output that is wrong, which adds up over tensors: 1 - cosine, or the noise in relation to the signal. */
+function lossOf({ kind }: OutputBound, { cosine, sqnrDb, failure }: JudgedOutput): number {
+  if (failure !== undefined) return Number.POSITIVE_INFINITY;
+  return kind === 'cosine' ? 1 - cosine : 10 ** (-sqnrDb / 10);
+}
+
+const worstOf = (bound: OutputBound, judged: readonly JudgedOutput[]) =>
+  judged.reduce((worst, one) => (lossOf(bound, one) > lossOf(bound, worst) ? one : worst));
+
+function holds({ kind, least }: OutputBound, judged: readonly JudgedOutput[]): boolean {
+  return judged.every((one) => one.failure === undefined && one[kind] >= least);
+}
+
+/** A bound as words. */
+const boundText = ({ kind, least }: OutputBound) => (kind === 'cosine' ? `a cosine of ${least}` : `${least} dB`);
+
+/** An output as words. */
+function judgedText({ kind }: OutputBound, { backend, output, cosine, sqnrDb, failure }: JudgedOutput): string {
+  const name = output === '' ? backend : `${quoted(output)} on ${backend}`;
+  return `${name} (${failure ?? (kind === 'cosine' ? cosine.toFixed(6) : `${sqnrDb.toFixed(2)} dB`)})`;
+}
+
+// --------------------------------------------------------------------------------------------------------------------------- raising
+
+/** A result in memory, and its outputs. */
+interface Tried {
+  readonly made: Quantized;
+  readonly bytes: number;
+  readonly judged: readonly JudgedOutput[];
+  readonly worst: JudgedOutput;
+  readonly loss: number;
+}
+
+/** A group of tensors, and the loss that raising it takes away. */
+interface Measured {
+  readonly group: readonly Raisable[];
+  readonly gain: number;
+  readonly bytes: number;
+}
+
+/** Raises tensors of a model. */
+class Repair {
+  readonly #opened: Opened;
+  readonly #choices: PlanChoices;
+  readonly #options: ResultOptions;
+  readonly #judge: OutputJudge<OpenModel>;
+  readonly #bound: OutputBound;
+  readonly #tensors: readonly Raisable[];
+  readonly #steps: RepairStep[] = [];
+  #runs = 0;
+
+  constructor(
+    opened: Opened,
+    choices: PlanChoices,
+    options: ResultOptions,
+    judge: OutputJudge<OpenModel>,
+    bound: OutputBound,
+    tensors: readonly Raisable[],
+  ) {
+    this.#opened = opened;
+    this.#choices = choices;
+    this.#options = options;
+    this.#judge = judge;
+    this.#bound = bound;
+    this.#tensors = tensors;
+  }
+
+  /** Rules of the present types, with some tensors a type higher. */
+  #rules(raised: ReadonlySet<Raisable>): Rule[] {
+    const named = this.#tensors.flatMap((tensor) => {
+      const at = tensor.at + (raised.has(tensor) ? 1 : 0);
+      return at === 0 ? [] : [[tensor.name, (tensor.rungs[at] as Rung).to] as const];
+    });
+    return [...(this.#choices.rules ?? []), ...rulesFor(named)];
+  }
+
+  /** Makes a result in memory, with some tensors a type higher, and runs it. @param only the only backend to run it on */
+  async #try(raised: readonly Raisable[], only?: JudgedOutput['backend']): Promise<Tried> {
+    const { output: _, minSqnrDb: __, overwrite: ___, ...work } = this.#options;
+    const choices = { ...this.#choices, rules: this.#rules(new Set(raised)) };
+    const made = await quantizeOpen(this.#opened, choices, work);
+    const files = await Promise.all(
+      (made.memory ?? []).map(async (sink, i) => new File([await sink.blob()], made.files[i]?.name ?? '')),
+    );
+    const judged = await withModel(files, work, ({ model }) => this.#judge.judge(model, only));
+    work.signal?.throwIfAborted();
+    this.#runs++;
+    const worst = worstOf(this.#bound, judged);
+    const bytes = made.files.reduce((sum, file) => sum + file.bytes, 0);
+    return { made, bytes, judged, worst, loss: lossOf(this.#bound, worst) };
+  }
+
+  /** Raises each group alone, and measures the loss on the backend that is worst now. */
+  async #measure(groups: readonly (readonly Raisable[])[], now: Tried): Promise<Measured[]> {
+    const found: Measured[] = [];
+    for (const group of groups) {
+      const { loss } = await this.#try(group, now.worst.backend);
+      // The difference of two infinities is NaN.
+      const gain = loss === now.loss ? 0 : now.loss - loss;
+      found.push({ group, gain, bytes: group.reduce((sum, tensor) => sum + nextBytes(tensor), 0) });
+    }
+    return found;
+  }
+
+  /** Groups with a gain, the worst output gain per byte first. */
+  #ordered(measured: readonly Measured[]): Measured[] {
+    const perByte = ({ gain, bytes }: Measured) => gain / Math.max(1, bytes);
+    return measured.filter(({ gain }) => gain > 0).sort((a, b) => (perByte(b) > perByte(a) ? 1 : -1));
+  }
+
+  /** The first groups whose gains add up to what is wanted. */
+  #enough(ordered: readonly Measured[], wanted: number): number {
+    let [sum, count] = [0, 0];
+    while (count < ordered.length && sum < wanted) sum += (ordered[count++] as Measured).gain;
+    return count;
+  }
+
+  /** Groups to raise in a round, in order. */
+  async #choose(open: readonly Raisable[], now: Tried, wanted: number): Promise<Measured[]> {
+    const measured = await this.#measure(groupsOf(open, mostGroups), now);
+    const ordered = this.#ordered(measured);
+    const first = ordered.slice(0, this.#enough(ordered, wanted));
+    if (first.every(({ group }) => group.length === 1)) return ordered;
+    // Look into the groups that would be raised.
+    const parts = await this.#measure(
+      groupsOf(
+        first.flatMap(({ group }) => group),
+        mostGroups,
+      ),
+      now,
+    );
+    const better = this.#ordered(parts);
+    return better.length === 0 ? ordered : [...better, ...ordered.slice(first.length)];
+  }
+
+  /** Takes a result over, and reports the step. */
+  #take(raised: readonly Measured[], before: Tried, after: Tried): void {
+    const tensors = raised.flatMap(({ group }) =>
+      group.map((tensor): RaisedTensor => {
+        const from = (tensor.rungs[tensor.at] as Rung).to;
+        const bytes = nextBytes(tensor);
+        tensor.at++;
+        return { name: tensor.name, from, to: (tensor.rungs[tensor.at] as Rung).to, bytes };
+      }),
+    );
+    const worst = ({ worst: output, bytes }: Tried) => ({ ...output, bytes });
+    this.#steps.push({ tensors, before: worst(before), after: worst(after) });
+  }
+
+  /** Raises tensors in one round. */
+  async #round(open: readonly Raisable[], before: Tried): Promise<Tried> {
+    const limit = this.#bound.kind === 'cosine' ? 1 - this.#bound.least : 10 ** (-this.#bound.least / 10);
+    const chosen = await this.#choose(open, before, before.loss - limit);
+    const whole: Measured = { group: open, gain: 0, bytes: 0 };
+    // Nothing helps alone: raise all.
+    if (chosen.length === 0) {
+      const all = await this.#try(open);
+      this.#take([whole], before, all);
+      return all;
+    }
+    // Raise as many as should be enough, then twice as many more each time.
+    let count = this.#enough(chosen, before.loss - limit);
+    for (let more = 1; ; more *= 2) {
+      const raised = chosen.slice(0, count);
+      const after = await this.#try(raised.flatMap(({ group }) => group));
+      const isLast = count === chosen.length;
+      if (holds(this.#bound, after.judged) || isLast) {
+        this.#take(raised, before, after);
+        return after;
+      }
+      const rest = chosen.slice(count);
+      count = Math.min(chosen.length, count + Math.max(more, this.#enough(rest, after.loss - limit)));
+    }
+  }
+
+  /** The report so far. */
+  #report({ judged }: Tried): OutputRepair {
+    return {
+      bound: this.#bound,
+      outputs: judged,
+      steps: [...this.#steps],
+      rules: rulesFor(
+        this.#tensors.flatMap(({ at, name, rungs }) => (at === 0 ? [] : [[name, (rungs[at] as Rung).to]])),
+      ),
+      runs: this.#runs,
+    };
+  }
+
+  /** Raises tensors until the bound holds. @throws QualityError */
+  async run(): Promise<{ readonly choices: PlanChoices; readonly repair: OutputRepair }> {
+    let now = await this.#try([]);
+    let [best, bestReport] = [now, this.#report(now)];
+    const settled = () => ({ ...this.#choices, rules: this.#rules(new Set()) });
+    for (let round = 0; !holds(this.#bound, now.judged); round++) {
+      const open = this.#tensors.filter(isOpen);
+      if (open.length === 0) throw this.#missed(best, bestReport);
+      if (round < mostRounds) now = await this.#round(open, now);
+      else {
+        // Leave everything as it is in the file.
+        const before = now;
+        const last = open.map((tensor) => ({ name: tensor.name, from: tensor.at, tensor }));
+        for (const { tensor } of last) tensor.at = tensor.rungs.length - 1;
+        now = await this.#try([]);
+        const tensors = last.map(({ name, from, tensor: { rungs, at } }): RaisedTensor => {
+          const [low, high] = [rungs[from] as Rung, rungs[at] as Rung];
+          return { name, from: low.to, to: high.to, bytes: high.bytes - low.bytes };
+        });
+        this.#steps.push({
+          tensors,
+          before: { ...before.worst, bytes: before.bytes },
+          after: { ...now.worst, bytes: now.bytes },
+        });
+      }
+      if (now.loss < best.loss) [best, bestReport] = [now, this.#report(now)];
+    }
+    return { choices: settled(), repair: this.#report(now) };
+  }
+
+  #missed({ made, worst }: Tried, repair: OutputRepair): QualityError {
+    const raised = new Set(this.#steps.flatMap(({ tensors }) => tensors.map(({ name }) => name))).size;
+    const how = raised === 0 ? '' : `, with ${raised} ${raised === 1 ? 'tensor' : 'tensors'} raised as far as possible`;
+    const best = `the best reached is ${judgedText(this.#bound, worst)}`;
+    const message = `outputs below ${boundText(this.#bound)}, nothing was written: ${best}${how}`;
+    return new QualityError(message, undefined, { ...made.report, repair });
+  }
+}
+
+/** Finds types of tensors with which outputs hold a bound. @throws QualityError; RangeError for formats that cannot be run */
+export async function repairOpen(
+  opened: Opened,
+  choices: PlanChoices,
+  options: ResultOptions,
+  bound: OutputBound,
+): Promise<{ readonly choices: PlanChoices; readonly repair: OutputRepair }> {
+  const { signal, run = {}, minOutput } = options;
+  const { format, model, readOptionFile } = opened;
+  if (format.judge === undefined || makerOf(format, choices.to)?.format !== format) {
+    const labels = formats().flatMap(({ judge, label }) => (judge === undefined ? [] : [label]));
+    throw rangeError('minOutput', { kind: 'onlyFor', files: `${labels.join(' and ')} files` }, minOutput);
+  }
+  const waiting = waitingFor(signal);
+  try {
+    const judge = await format.judge(model, run, {
+      readOptionFile,
+      open: (input) => openWithin(waiting, input),
+      signal,
+    });
+    // Measured ranges decide, unless the caller has given some.
+    const isGiven = (choices as { readonly ranges?: unknown }).ranges !== undefined;
+    const ranges = isGiven ? undefined : await judge.ranges?.(choices.to);
+    const all = ranges === undefined ? choices : { ...choices, ranges: rangesFile(ranges, 1) };
+    return await new Repair(opened, all, options, judge, bound, await raisablesOf(opened, all)).run();
+  } finally {
+    waiting.end();
+  }
+}

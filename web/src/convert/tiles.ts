@@ -1,0 +1,292 @@
+/**
+ * Cuts tensors into tiles. How a tensor is cut depends on its form and its source alone, so that the same sums are added in the same order
+ * with every runner and every output.
+ */
+import type {
+  ByteRuns,
+  Form,
+  RangeCut,
+  Rectangle,
+  Role,
+  SetsCut,
+  TileCut,
+  ValueRange,
+} from '../formats/codecs/codec.js';
+import { elementsOf } from '../formats/codecs/elements.js';
+import { codecOf, float32Form } from '../formats/codecs/registry.js';
+import type { LogicalTensor, PlannedTensor } from '../formats/format.js';
+import { isKeptFor } from '../formats/reason.js';
+import type { WeightMoments } from '../formats/statistics.js';
+import { CachedRectangles } from './cached-rectangles.js';
+import { gridOf, rectangleInput } from './rectangle-input.js';
+import {
+  type CachedRows,
+  type CacheRequest,
+  type CompareTask,
+  type EncodeTask,
+  isSameForm,
+  type OutputPart,
+  type TileInput,
+} from './task.js';
+
+/** Where a part of a tensor begins: in a file of the result, or in memory that is written later. */
+export interface OutputPlace {
+  readonly role: Role;
+  /** Index of the file of the result; `nowhere` for parts that are not written. */
+  readonly file: number;
+  /** The memory, if the part goes there first. */
+  readonly into: Uint8Array<ArrayBuffer> | undefined;
+  readonly at: number;
+}
+
+/** In place of a file: the part is made and dropped. */
+export const nowhere = -1;
+
+/** Where the bytes of a part that a tile makes go. */
+export interface Destination extends Omit<ByteRuns, 'offset'>, Omit<OutputPlace, 'at'> {
+  readonly position: number;
+}
+
+/** A tile, and where its parts go. */
+export interface TileStep {
+  readonly kind: 'tile';
+  readonly tensor: PlannedTensor;
+  /** Index of the tensor. */
+  readonly index: number;
+  /** The outputs are filled in when the memory of the batch is laid out. */
+  readonly task: (EncodeTask & { readonly outputs: OutputPart[] }) | CompareTask;
+  readonly destinations: readonly Destination[];
+  /** Bytes of the source that this tile finishes. */
+  readonly sourceBytes: number;
+  readonly rectangle: Rectangle;
+}
+
+/** A question of a codec about a tensor, which is answered before the next tile. */
+export interface QuestionStep {
+  readonly kind: 'question';
+  readonly tensor: PlannedTensor;
+  readonly cut: RangeCut | SetsCut;
+  /** Requests to cache the rectangles of the cut, in their order. */
+  readonly requests: readonly CacheRequest[] | undefined;
+}
+
+/** The answer to a question: a range, or the pairs of all sets. */
+export type Reply = ValueRange | Float32Array<ArrayBuffer>;
+
+/** Tiles in order. A QuestionStep is answered, a tile with undefined. */
+type TileSteps = Generator<TileStep | QuestionStep, void, Reply | undefined>;
+
+/** A tile without the addresses of its tensor. Tensors of one shape and form share it. */
+interface TilePattern extends Pick<TileCut, 'rectangle' | 'pieceRows'> {
+  readonly ranges: TileCut['ranges'] | undefined;
+  readonly form: Form;
+  readonly reads: boolean | undefined;
+  readonly measures: boolean;
+  readonly sourceBytes: number;
+  /** For each part of the source. Empty for gathered tensors, whose input depends on where each of their parts is. */
+  readonly inputs: readonly (ByteRuns & { readonly role: Role })[];
+  readonly outputs: readonly (ByteRuns & { readonly role: Role })[];
+}
+
+function patternOf({ source, form: whole, parts }: PlannedTensor, cut: TileCut): TilePattern {
+  const { rectangle, roles, ranges, reads, pieceRows, form = whole } = cut;
+  const { runs } = codecOf(source.form);
+  const stored = source.gathered === undefined ? source.parts : [];
+  const inputs = stored.map(({ role }) => ({ role, ...runs(source.shape, source.form, role, rectangle) }));
+  const outputs = roles.map((role) => ({ role, ...codecOf(form).runs(source.shape, form, role, rectangle) }));
+  const measures = roles.includes(parts[0]?.role as Role);
+  // Zeros are of no file.
+  const read =
+    source.gathered === undefined ? inputs : rectangleInput(source, rectangle).parts.filter(({ file }) => file >= 0);
+  const sourceBytes = measures ? read.reduce((sum, { bytes, count }) => sum + bytes * count, 0) : 0;
+  return { rectangle, pieceRows, ranges, form, reads, measures, sourceBytes, inputs, outputs };
+}
+
+/** The parts of stored tensors that a tile reads. */
+function inputFor({ source }: PlannedTensor, { rectangle, reads, inputs }: TilePattern): TileInput {
+  if (reads === false) return { form: source.form, parts: [] };
+  if (source.gathered !== undefined) return rectangleInput(source, rectangle);
+  // Written out because object spread is the slowest part of cutting small tensors.
+  const parts = inputs.map(({ role, offset, bytes, count, stride }, i) => {
+    const { file, byteOffset } = (source.parts[i] as (typeof source.parts)[number]).tensor;
+    return { role, file, begin: byteOffset + offset, bytes, count, stride };
+  });
+  return { form: source.form, parts };
+}
+
+/** The tile of a pattern in a tensor. */
+function tileOf(
+  tensor: PlannedTensor,
+  index: number,
+  pattern: TilePattern,
+  places: readonly OutputPlace[],
+  moments: TileInput | undefined,
+  refuses: EncodeTask['refuses'],
+  cached?: CachedRows,
+): TileStep {
+  const { source } = tensor;
+  const { rectangle, pieceRows, ranges, form, measures, sourceBytes } = pattern;
+  const { rows, columns } = rectangle;
+  const inputs = [inputFor(tensor, pattern)] as const;
+  let task: TileStep['task'];
+  if (moments !== undefined) {
+    const { damping, order } = tensor.feedback ?? {};
+    const judges = tensor.feedback === undefined;
+    task = {
+      kind: 'encode',
+      rows,
+      columns,
+      inputs: [...inputs, moments],
+      damping,
+      order,
+      judges,
+      to: form,
+      outputs: [],
+      measures,
+      pieceRows,
+    };
+  } else if (ranges === undefined) {
+    task = { kind: 'encode', rows, columns, inputs, to: form, outputs: [], measures, refuses, pieceRows };
+  } else task = { kind: 'encode', rows, columns, inputs, to: form, outputs: [], measures, ranges, cached };
+  const destinations = pattern.outputs.map(({ role, offset, bytes, count, stride }): Destination => {
+    const place = places.find((candidate) => candidate.role === role);
+    if (place === undefined) throw new Error(`the plan has no place for the ${role} of ${source.name}`);
+    return { role, file: place.file, position: place.at + offset, bytes, count, stride, into: place.into };
+  });
+  return { kind: 'tile', tensor, index, task, destinations, sourceBytes, rectangle };
+}
+
+const isSameList = <T>(a: readonly T[], b: readonly T[]) => a.length === b.length && a.every((x, i) => x === b[i]);
+
+/** True if a file is far away, so that each separate read is slow. */
+export type IsFar = (file: number) => boolean;
+
+/** The second moments of a matrix's inputs, as a task reads them. @param file index of the file that holds them */
+function momentsInput({ byteOffset, heldBackOffset, columns }: WeightMoments, file: number): TileInput {
+  const bytes = 4 * columns * columns;
+  const part = (role: Role, begin: number) => ({ role, file, begin, bytes, count: 1, stride: bytes });
+  const heldBack = heldBackOffset === undefined ? [] : [part('heldBack', heldBackOffset)];
+  return { form: float32Form, parts: [part('data', byteOffset), ...heldBack] };
+}
+
+/** Cuts tensors into tiles. */
+export class TileCutter {
+  readonly #isFar: IsFar;
+  readonly #dataFile: number | undefined;
+  readonly #judges: boolean;
+  readonly #refuses: boolean;
+  /** Ranges that other tensors may share. */
+  readonly #ranges = new Map<LogicalTensor, ValueRange>();
+  /** The last tensor that was one tile. Models often hold many consecutive tensors of the same shape. */
+  #last: { readonly tensor: PlannedTensor; readonly roles: readonly Role[]; readonly pattern: TilePattern } | undefined;
+
+  /**
+   * @param dataFile index of the plan's `data` among the files. Undefined: rounding passes no errors on.
+   * @param judges true: also measures the errors of outputs where rounding passes none on
+   * @param refuses true: NaN and infinities are problems of tensors that stay floats and that no rule keeps
+   */
+  constructor(isFar: IsFar, dataFile?: number, judges = false, refuses = false) {
+    this.#isFar = isFar;
+    this.#dataFile = dataFile;
+    this.#judges = judges;
+    this.#refuses = refuses;
+  }
+
+  #refusesIn({ form, kept, infinities }: PlannedTensor): EncodeTask['refuses'] {
+    if (!this.#refuses || codecOf(form).isPlain !== true || isKeptFor('rule', kept)) return undefined;
+    return infinities ? 'nan' : 'nonFinite';
+  }
+
+  #momentsOf({ feedback, moments, parts }: PlannedTensor, { rectangle }: TilePattern): TileInput | undefined {
+    if (this.#dataFile === undefined) return undefined;
+    if (feedback !== undefined) return momentsInput(feedback, this.#dataFile);
+    const isWhole = parts.length === 1 && rectangle.columns === moments?.columns;
+    return this.#judges && isWhole ? momentsInput(moments, this.#dataFile) : undefined;
+  }
+
+  /** The only tile of a tensor, if the tensor is like the last one; else undefined. */
+  again(
+    tensor: PlannedTensor,
+    index: number,
+    roles: readonly Role[],
+    places: readonly OutputPlace[],
+  ): TileStep | undefined {
+    if (this.#last === undefined || tensor.source.gathered !== undefined) return undefined;
+    const { source, form } = this.#last.tensor;
+    const isLike =
+      isSameForm(tensor.form, form) &&
+      isSameForm(tensor.source.form, source.form) &&
+      isSameList(tensor.source.shape, source.shape) &&
+      isSameList(roles, this.#last.roles);
+    return isLike
+      ? tileOf(
+          tensor,
+          index,
+          this.#last.pattern,
+          places,
+          this.#momentsOf(tensor, this.#last.pattern),
+          this.#refusesIn(tensor),
+        )
+      : undefined;
+  }
+
+  /** A range that holds those of the tensors that share it. */
+  *#withOthers(
+    tensor: PlannedTensor,
+    roles: readonly Role[],
+    own: ValueRange,
+  ): Generator<QuestionStep, ValueRange, Reply | undefined> {
+    this.#ranges.set(tensor.source, own);
+    let [low, high] = own;
+    for (const other of tensor.sharesRangeWith ?? []) {
+      let range = this.#ranges.get(other);
+      if (range === undefined) {
+        const grid = codecOf(other.form).grid(other.shape, other.form);
+        const { value: cut } = codecOf(tensor.form).cuts(other.shape, tensor.form, roles, grid).next();
+        if (cut?.kind !== 'range') throw new Error(`${other.name} has no range to share`);
+        range = (yield {
+          kind: 'question',
+          tensor: { ...tensor, source: other },
+          cut,
+          requests: undefined,
+        }) as ValueRange;
+        this.#ranges.set(other, range);
+      }
+      low = Math.min(low, range[0]);
+      high = Math.max(high, range[1]);
+    }
+    return [low, high];
+  }
+
+  /** The tiles of a tensor that make the parts of some roles. */
+  *tilesOf(given: PlannedTensor, index: number, roles: readonly Role[], places: readonly OutputPlace[]): TileSteps {
+    if (elementsOf(given.source.shape) === 0) return;
+    const { prepare } = given.source;
+    const tensor = prepare === undefined ? given : yield* prepare(given);
+    const { source, form } = tensor;
+    const prefersWide = source.parts.some(({ tensor: { file } }) => this.#isFar(file));
+    const stored = { ...gridOf(source), prefersWide };
+    const cuts = codecOf(form).cuts(source.shape, form, roles, stored);
+    // Cache inputs only if a later tile reads them again.
+    const cache = roles.includes(tensor.parts[0]?.role as Role) ? new CachedRectangles(tensor) : undefined;
+    let count = 0;
+    let reply: Reply | undefined;
+    for (;;) {
+      const { value: cut, done } = cuts.next(reply);
+      if (done) return;
+      if (cut.kind !== 'tile') {
+        reply = yield { kind: 'question', tensor, cut, requests: cache?.add(cut) };
+        if (cut.kind === 'range') reply = yield* this.#withOthers(tensor, roles, reply as ValueRange);
+        continue;
+      }
+      reply = undefined;
+      const pattern = patternOf(tensor, cut);
+      const { rows, columns } = pattern.rectangle;
+      const isOne = count++ === 0 && rows * columns === elementsOf(source.shape);
+      const isWhole = isOne && isSameList(cut.roles, roles) && source.gathered === undefined;
+      this.#last = isWhole && pattern.ranges === undefined ? { tensor, roles, pattern } : undefined;
+      const cached = cut.reads === false ? undefined : cache?.take(cut);
+      yield tileOf(tensor, index, pattern, places, this.#momentsOf(tensor, pattern), this.#refusesIn(tensor), cached);
+    }
+  }
+}

@@ -1,0 +1,187 @@
+/**
+ * Reads all of a model and reports its errors. Offsets, sizes and types were checked when it was opened. This checks the bytes of the
+ * tensors, and the relations between parts that the format knows.
+ */
+
+import type { BitCheck } from '../formats/codecs/checks.js';
+import { codecOf } from '../formats/codecs/registry.js';
+import type { ByteSource } from '../formats/files/bytes.js';
+import { type ReadStretch, readNeighbors } from '../formats/files/neighbors.js';
+import { type Finding, type LogicalTensor, md5Digits, type OpenModel, type SourceTensor } from '../formats/format.js';
+import type { ModelFormat } from '../formats/registry.js';
+import { indexOf } from './logical-tensor.js';
+import type { Opened } from './open.js';
+import { TensorProgress } from './progress.js';
+import type { WorkOptions } from './start.js';
+
+/** The findings about a model. */
+export interface VerifyReport {
+  /** The format of the file. */
+  readonly format: ModelFormat;
+  /** Size of its files in bytes. All of them were read. */
+  readonly bytes: number;
+  /** Names of its files; empty if a file is unnamed. */
+  readonly files: readonly string[];
+  /** Number of tensors. */
+  readonly tensors: number;
+  /** Errors of the model. Empty for a valid model. */
+  readonly problems: readonly Finding[];
+  /** Unusual facts that may be intended, such as NaN among floats. */
+  readonly notes: readonly Finding[];
+}
+
+type VerifyOptions = Pick<WorkOptions, 'onProgress' | 'signal'>;
+
+/** Size of a chunk in bytes. A multiple of every unit. */
+const chunkBytes = 4 * 2 ** 20;
+
+/** Shorter stretches are read together with their neighbors. */
+const smallBytes = 1 << 14;
+
+/** A check and its findings so far. */
+interface Running {
+  readonly check: BitCheck;
+  count: number;
+  /** Offset of the first wrong unit in the part. */
+  first: number;
+}
+
+/** The units of a chunk, which begins at a multiple of every unit. */
+function unitsOf(bytes: Uint8Array<ArrayBuffer>, unit: 1 | 2 | 4): Uint8Array | Uint16Array | Uint32Array {
+  const count = Math.floor(bytes.length / unit);
+  if (unit === 1) return bytes;
+  return unit === 2
+    ? new Uint16Array(bytes.buffer, bytes.byteOffset, count)
+    : new Uint32Array(bytes.buffer, bytes.byteOffset, count);
+}
+
+/** Checks the units of a chunk. @param begin its offset in the part */
+function look(running: Running, bytes: Uint8Array<ArrayBuffer>, begin: number): void {
+  const { unit, at, stride, mask, wrong } = running.check;
+  const units = unitsOf(bytes, unit);
+  const step = stride / unit;
+  // Skip the units of earlier chunks.
+  const skipped = Math.max(0, Math.ceil((begin - at) / stride));
+  const wanted = wrong === 'all' ? mask | 0 : 0;
+  const isAll = wrong === 'all';
+  for (let i = (at + skipped * stride - begin) / unit; i < units.length; i += step) {
+    if ((((units[i] as number) & mask) === wanted) !== isAll) continue;
+    if (running.count === 0) running.first = begin + i * unit;
+    running.count++;
+  }
+}
+
+/** The finding of a check; empty if no unit was wrong. */
+function findingOf({ check, count, first }: Running, tensor: SourceTensor): Finding[] {
+  if (count === 0) return [];
+  const { kind, at, stride, one, many, container, isProblem } = check;
+  const index = Math.floor((first - at) / stride);
+  const where = container === undefined ? indexOf(index, tensor.shape) : `${container} ${index}`;
+  const text = count === 1 ? `1 ${one}, ${where}` : `${count} ${many}, the first at ${where}`;
+  const offset = tensor.rearranged ? {} : { byteOffset: tensor.byteOffset + first };
+  return [{ severity: isProblem ? 'problem' : 'note', kind, text, tensor: tensor.name, count, index, ...offset }];
+}
+
+/** The checks of each stored tensor, by its name. */
+function checksByName(tensors: readonly LogicalTensor[]): Map<string, readonly BitCheck[]> {
+  const found = new Map<string, readonly BitCheck[]>();
+  for (const { shape, form, parts } of tensors) {
+    for (const { role, tensor } of parts) {
+      const checks = codecOf(form).checks?.(shape, form, role) ?? [];
+      found.set(
+        tensor.name,
+        checks.filter(({ mask }) => mask !== 0),
+      );
+    }
+  }
+  return found;
+}
+
+/** Reads stretches of files in chunks, into memory that is reused for the next chunk. */
+class ChunkReader {
+  readonly #memory = new Uint8Array(chunkBytes);
+  readonly #neighbors: ReadonlyMap<ByteSource, ReadStretch>;
+  readonly #signal: AbortSignal | undefined;
+
+  constructor(files: readonly ByteSource[], signal: AbortSignal | undefined) {
+    this.#neighbors = new Map(files.map((file) => [file, readNeighbors(file)]));
+    this.#signal = signal;
+  }
+
+  async *read(source: ByteSource, begin: number, end: number): AsyncGenerator<Uint8Array<ArrayBuffer>> {
+    const small = this.#neighbors.get(source);
+    if (end - begin < smallBytes && begin < end && small !== undefined) {
+      this.#signal?.throwIfAborted();
+      const chunk = this.#memory.subarray(0, end - begin);
+      // Copied, because units have to be aligned.
+      chunk.set(await small(begin, end));
+      yield chunk;
+      return;
+    }
+    for (let at = begin; at < end; at += chunkBytes) {
+      this.#signal?.throwIfAborted();
+      const chunk = this.#memory.subarray(0, Math.min(chunkBytes, end - at));
+      if (source.readInto === undefined) chunk.set(await source.read(at, at + chunk.length));
+      else await source.readInto(at, chunk);
+      yield chunk;
+    }
+  }
+}
+
+/** Compares the checksums that an index states with those of the files. */
+async function checksumFindings({ files, checksums = [] }: OpenModel, reader: ChunkReader): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  for (const [i, stated] of checksums.entries()) {
+    const source = files[i];
+    if (stated === undefined || source === undefined) continue;
+    const sum = new (await import('../formats/files/md5.js')).Md5();
+    for await (const chunk of reader.read(source, 0, source.size)) sum.update(chunk);
+    const found = sum.hex();
+    if (found === stated.toLowerCase()) continue;
+    const text = `its MD5 is ${found}, and the index says ${stated.slice(0, md5Digits)}`;
+    findings.push({ severity: 'problem', kind: 'checksum', text, file: source.name, found, stated });
+  }
+  return findings;
+}
+
+/** Checks an open model. See `verifyModel`. */
+export async function verifyOpen(
+  { format, model }: Opened,
+  sidecars: object,
+  options: VerifyOptions,
+): Promise<VerifyReport> {
+  const tensors = await format.tensors(model);
+  const findings: Finding[] = [...(format.verify?.(model, tensors, sidecars) ?? [])];
+  const checks = checksByName(tensors);
+  const reader = new ChunkReader(model.files, options.signal);
+  const reported = (index: number) => {
+    const { name, bytes } = model.tensors[index] as SourceTensor;
+    return { phase: 'verify', tensor: name, bytes } as const;
+  };
+  const progress = new TensorProgress(model.tensors.length, reported, options.onProgress);
+  const fileName = (file: number) => (model.files.length > 1 ? { file: model.files[file]?.name ?? '' } : {});
+  for (const [index, tensor] of model.tensors.entries()) {
+    const running = (checks.get(tensor.name) ?? []).map((check): Running => ({ check, count: 0, first: 0 }));
+    let done = 0;
+    const { byteOffset, bytes } = tensor;
+    if (bytes === 0) progress.add(index, 0);
+    for await (const chunk of reader.read(model.files[tensor.file] as ByteSource, byteOffset, byteOffset + bytes)) {
+      for (const one of running) look(one, chunk, done);
+      done += chunk.length;
+      progress.add(index, chunk.length);
+    }
+    findings.push(
+      ...running.flatMap((one) => findingOf(one, tensor)).map((one) => ({ ...one, ...fileName(tensor.file) })),
+    );
+  }
+  findings.push(...(await checksumFindings(model, reader)));
+  for (const file of model.files) await file.verify();
+  return {
+    format: format.name as ModelFormat,
+    bytes: model.bytes,
+    files: model.files.map(({ name }) => name ?? ''),
+    tensors: model.tensors.length,
+    problems: findings.filter(({ severity }) => severity === 'problem'),
+    notes: findings.filter(({ severity }) => severity === 'note'),
+  };
+}

@@ -1,0 +1,277 @@
+/** Results under a name of the file system (Node). A file appears under its name whole or not at all. */
+import { rangeError, ScalepointError, typeError } from '../../core/errors.js';
+import { type NodeWritableHandle, nodeModule, type WritableFileHandle } from '../../core/node.js';
+import { ofType } from '../../core/option-problem.js';
+import { type Waiting, waitingFor } from '../../core/waiting.js';
+import { checkByteCount, fileIdOf, type InputFile, ioError, quoted } from './bytes.js';
+import { forget, partialName, remember, removeDead } from './partials.js';
+import type { ByteSink, SinkReference } from './sink.js';
+
+/** Writes all of the bytes through a handle of Node. */
+export async function writeAll(
+  handle: Pick<NodeWritableHandle, 'write'>,
+  position: number,
+  bytes: Uint8Array,
+  label: string,
+): Promise<void> {
+  for (let done = 0; done < bytes.length; ) {
+    const left = bytes.length - done;
+    let count: unknown;
+    try {
+      count = (await handle.write(bytes, done, left, position + done)).bytesWritten;
+    } catch (cause) {
+      throw ioError(`cannot write ${label}`, cause);
+    }
+    if (checkByteCount(count, left, `cannot write ${label}`) === 0) {
+      throw new ScalepointError('IO', `cannot write ${label}: no bytes were taken at ${position + done}`);
+    }
+    done += count as number;
+  }
+}
+
+/** The modules of Node that are used to write files. @throws TypeError in other engines */
+export function nodeFiles() {
+  const [fs, paths, urls] = [nodeModule('node:fs/promises'), nodeModule('node:path'), nodeModule('node:url')];
+  if (fs === undefined || paths === undefined || urls === undefined) {
+    throw typeError('output', ofType('WritableStream', 'file handle'), undefined, {
+      kind: 'because',
+      message: 'paths need Node',
+    });
+  }
+  return { fs, paths, urls };
+}
+
+/** Most symbolic links on the way to a file, as in Linux. */
+const mostLinks = 40;
+
+/** Follows symbolic links. The file at the end may be missing. */
+async function followed(given: string): Promise<string> {
+  const { fs, paths } = nodeFiles();
+  let path = given;
+  for (let links = 0; links <= mostLinks; links++) {
+    const status = await fs.lstat(path).catch(() => undefined);
+    if (!status?.isSymbolicLink()) return path;
+    path = paths.resolve(await fs.realpath(paths.dirname(path)), await fs.readlink(path));
+  }
+  throw new Error('too many symbolic links');
+}
+
+/** The path of a result, and the mode of the file that it replaces. */
+interface OutputTarget {
+  readonly path: string;
+  readonly mode: number | undefined;
+}
+
+/** The option that names an output, and the files that the call reads, of which more may come until the output is finished. */
+export interface OutputNames {
+  readonly option?: string;
+  readonly inputs: readonly InputFile[];
+}
+
+const unnamed: OutputNames = { inputs: [] };
+
+/** Examines the file under a name. @throws RangeError if it is an input; ScalepointError `EXISTS` or `IO` */
+async function targetOf(
+  path: string,
+  overwrite: boolean,
+  { option = 'output', inputs }: OutputNames,
+): Promise<OutputTarget> {
+  const { fs } = nodeFiles();
+  const label = quoted(path);
+  // The file is usually missing. Other obstacles show when the temporary file is opened.
+  const status = await fs.lstat(path).catch(() => undefined);
+  if (status === undefined) return { path, mode: undefined };
+  let target = path;
+  let reached: typeof status | undefined = status;
+  if (status.isSymbolicLink()) {
+    target = await followed(path).catch((cause) => {
+      throw ioError(`cannot write ${label}`, cause, path);
+    });
+    reached = await fs.lstat(target).catch(() => undefined);
+  }
+  const fileId = reached && fileIdOf(reached);
+  const input = fileId === undefined ? undefined : inputs.find((one) => one.fileId === fileId);
+  if (input !== undefined) throw rangeError(option, { kind: 'apart', from: input.option }, path);
+  // Renaming over a folder fails late, and renaming over a device would replace the device.
+  if (reached?.isFile() === false)
+    throw new ScalepointError('IO', `cannot write ${label}: it is not a regular file`, { path });
+  if (overwrite) return { path: target, mode: reached === undefined ? undefined : reached.mode & 0o777 };
+  const what = reached === undefined ? 'exists already, as a link to a missing file' : 'exists already';
+  throw new ScalepointError('EXISTS', `${label} ${what}`, { path });
+}
+
+/** Fails if a file is an input, or cannot be replaced. @throws RangeError; ScalepointError `IO` */
+export async function checkNoInput(path: string, names: OutputNames): Promise<void> {
+  await targetOf(path, true, names);
+}
+
+function existsError(path: string, cause: unknown): ScalepointError {
+  return new ScalepointError('EXISTS', `${quoted(path)} exists already`, { cause, path });
+}
+
+export const codeOf = (cause: unknown) => (cause as { code?: unknown } | undefined)?.code;
+
+/** Gives a file a name that must be free. If several processes try, one succeeds. @throws ScalepointError `EXISTS` or `IO` */
+async function claim(temporary: string, path: string): Promise<void> {
+  const { fs } = nodeFiles();
+  const label = quoted(path);
+  try {
+    await fs.link(temporary, path);
+    await fs.rm(temporary, { force: true }).catch(() => {});
+    return;
+  } catch (cause) {
+    if (codeOf(cause) === 'EEXIST') throw existsError(path, cause);
+  }
+  // Some file systems have no hard links. There an empty file takes the name first.
+  try {
+    await (await fs.open(path, 'wx')).close();
+  } catch (cause) {
+    throw codeOf(cause) === 'EEXIST' ? existsError(path, cause) : ioError(`cannot write ${label}`, cause, path);
+  }
+  try {
+    await fs.rename(temporary, path);
+  } catch (cause) {
+    await fs.rm(path, { force: true }).catch(() => {});
+    throw ioError(`cannot write ${label}`, cause, path);
+  }
+}
+
+/** A file under a temporary name. */
+class PartialFile implements ByteSink {
+  readonly positional = true;
+  readonly retains = false;
+  readonly reference: SinkReference | undefined;
+  readonly #temporary: string;
+  readonly #target: OutputTarget;
+  readonly #overwrite: boolean;
+  readonly #names: OutputNames;
+  readonly #waiting: Waiting;
+  #handle: WritableFileHandle | undefined;
+
+  constructor(
+    temporary: string,
+    handle: WritableFileHandle,
+    fileId: string | undefined,
+    target: OutputTarget,
+    { overwrite, names, waiting }: { overwrite: boolean; names: OutputNames; waiting: Waiting },
+  ) {
+    const path = nodeFiles().paths.resolve(temporary);
+    this.reference = fileId === undefined ? undefined : { path, label: quoted(target.path), fileId };
+    this.#temporary = temporary;
+    this.#handle = handle;
+    this.#target = target;
+    this.#overwrite = overwrite;
+    this.#names = names;
+    this.#waiting = waiting;
+  }
+
+  get #label(): string {
+    return quoted(this.#target.path);
+  }
+
+  /** Calls the system. */
+  async #call(call: Promise<unknown> | undefined): Promise<void> {
+    try {
+      await call;
+    } catch (cause) {
+      throw ioError(`cannot write ${this.#label}`, cause, this.#target.path);
+    }
+  }
+
+  async #close(): Promise<void> {
+    const handle = this.#handle;
+    this.#handle = undefined;
+    await handle?.close();
+  }
+
+  async write(position: number, bytes: Uint8Array<ArrayBuffer>): Promise<void> {
+    if (this.#handle === undefined) throw new Error('the file is closed');
+    await writeAll(this.#handle, position, bytes, this.#label);
+  }
+
+  async finish(): Promise<void> {
+    const { path, mode } = this.#target;
+    // The mode of a new file is masked by the process.
+    if (mode !== undefined) await this.#call(this.#handle?.chmod(mode));
+    // Without this, a power cut after the rename could leave the name with nothing behind it.
+    await this.#waiting.soon(this.#call(this.#handle?.datasync()));
+    await this.#call(this.#close());
+    this.#waiting.signal?.throwIfAborted();
+    await targetOf(path, this.#overwrite, this.#names);
+    if (this.#overwrite) await this.#call(nodeFiles().fs.rename(this.#temporary, path));
+    else await claim(this.#temporary, path);
+    forget(this.#temporary);
+  }
+
+  async withdraw(): Promise<void> {
+    if (this.#target.mode !== undefined) return;
+    await nodeFiles()
+      .fs.rm(this.#target.path, { force: true })
+      .catch(() => {});
+  }
+
+  async discard(): Promise<void> {
+    // Does nothing after `finish`, which renamed the file.
+    await this.#close().catch(() => {});
+    await nodeFiles()
+      .fs.rm(this.#temporary, { force: true })
+      .catch(() => {});
+    forget(this.#temporary);
+  }
+}
+
+/**
+ * A sink in a file (Node). The bytes go to a temporary name in the same folder. The file gets its name when it is whole, so that there is
+ * never half a file under the name `path`. A replaced file keeps its mode. A symbolic link remains, and the file that it leads to is
+ * replaced.
+ * @throws RangeError if it is one of the inputs; ScalepointError `EXISTS` if the name is taken and `overwrite` is false, `IO` if it cannot
+ *   be written
+ */
+export async function pathSink(
+  path: string | URL,
+  overwrite: boolean,
+  waiting: Waiting = waitingFor(undefined),
+  names: OutputNames = unnamed,
+): Promise<ByteSink> {
+  const { fs, paths, urls } = nodeFiles();
+  const { signal, soon } = waiting;
+  const named = path instanceof URL ? urls.fileURLToPath(path) : path;
+  const prepare = async () => {
+    const target = await targetOf(named, overwrite, names);
+    const folder = paths.dirname(target.path);
+    await removeDead(folder);
+    return { target, temporary: paths.join(folder, await partialName()) };
+  };
+  const { target, temporary } = await soon(prepare());
+  // From here on a canceled call ends only after the temporary file is removed.
+  remember(temporary);
+  let sink: PartialFile;
+  try {
+    const handle = await fs.open(temporary, 'wx', target.mode ?? 0o666);
+    const fileId = fileIdOf(await handle.stat().catch(() => ({})));
+    sink = new PartialFile(temporary, handle, fileId, target, { overwrite, names, waiting });
+  } catch (cause) {
+    forget(temporary);
+    throw ioError(`cannot write ${quoted(named)}`, cause, named);
+  }
+  if (signal?.aborted) {
+    await sink.discard();
+    throw signal.reason;
+  }
+  return sink;
+}
+
+/**
+ * Removes a file (Node), or the file that a link leads to. Does nothing if the file is missing.
+ * @throws RangeError if it is one of the inputs; ScalepointError `IO`
+ */
+export async function removeFile(path: string | URL, names: OutputNames): Promise<void> {
+  const { fs, urls } = nodeFiles();
+  const named = path instanceof URL ? urls.fileURLToPath(path) : path;
+  const { path: target } = await targetOf(named, true, names);
+  try {
+    await fs.rm(target, { force: true });
+  } catch (cause) {
+    throw ioError(`cannot replace ${quoted(named)}`, cause, named);
+  }
+}
