@@ -34,8 +34,15 @@ describe('the worker option', () => {
     }
   });
 
+  /** A request of a pool. */
+  interface Asked {
+    kind: string;
+    id: number;
+    job: { kind: string; batch: { outputBytes: number } };
+  }
+
   /** A worker that answers as it is told. */
-  function puppet(answer: (request: { kind: string; id: number; batch: { outputBytes: number } }) => unknown) {
+  function puppet(answer: (request: Asked) => unknown) {
     let receive = (_: unknown) => {};
     let ended = 0;
     const worker = {
@@ -50,80 +57,65 @@ describe('the worker option', () => {
     return { worker: () => worker as WorkerLike, ends: () => ended };
   }
 
-  const ready = { kind: 'ready', locked: false, reads: [false], writes: false };
+  /** Starts, opens no file, and answers batches as it is told. */
+  const begin = (request: Asked, answer: (request: Asked) => unknown) => {
+    const { kind, id, job } = request;
+    if (kind === 'start') return { kind: 'ready', locked: false };
+    return job.kind === 'open' ? { kind: 'answer', id, answer: { reads: [false], writes: false } } : answer(request);
+  };
   /** A good result of two tasks, without its output. */
   const findings = { done: 2, measured: new Uint8Array(2), sums: new Float64Array(0), answers: [] };
-  it.each<[string, (request: { id: number; batch: { outputBytes: number } }) => unknown]>([
+  /** The answer to a batch, with other values. `less`: bytes that it lacks. */
+  const result =
+    (others: object, less = 0) =>
+    ({ id, job }: Asked) => ({
+      kind: 'answer',
+      id,
+      answer: { ...findings, output: new ArrayBuffer(job.batch.outputBytes - less), ...others },
+    });
+  it.each<[string, (request: Asked) => unknown]>([
     ['null', () => null],
     ['undefined', () => undefined],
     ['a string', () => 'ready'],
     ['an object of another kind', () => ({ kind: 'hello' })],
-    ['no result', ({ id }) => ({ kind: 'result', id })],
+    ['no result', ({ id }) => ({ kind: 'answer', id })],
+    ['a result without sums', result({ sums: undefined })],
+    ['a result of too few tasks', result({ done: 1 })],
+    ['sums of too few tasks', result({ sums: new Float64Array(7) })],
+    ['that it has written, which it was not to do', result({ output: new ArrayBuffer(0), written: true })],
+    ['a result that is too short', result({}, 1)],
+    ['the result of another batch', (request) => ({ ...result({})(request), id: 1000 })],
+    ['a failure without a text', ({ id }) => ({ kind: 'failure', id, error: {} })],
+    ['a failed batch without a text', ({ id }) => ({ kind: 'answer', id, answer: { failed: { task: 0 } } })],
     [
-      'a result without sums',
-      ({ id, batch }) => ({
-        kind: 'result',
-        id,
-        result: { output: new ArrayBuffer(batch.outputBytes) },
-      }),
+      'a failed batch without a task',
+      ({ id }) => ({ kind: 'answer', id, answer: { failed: { error: { message: 'no' } } } }),
     ],
-    [
-      'a result of too few tasks',
-      ({ id, batch }) => ({
-        kind: 'result',
-        id,
-        result: { ...findings, output: new ArrayBuffer(batch.outputBytes), done: 1 },
-      }),
-    ],
-    [
-      'sums of too few tasks',
-      ({ id, batch }) => ({
-        kind: 'result',
-        id,
-        result: { ...findings, output: new ArrayBuffer(batch.outputBytes), sums: new Float64Array(7) },
-      }),
-    ],
-    [
-      'that it has written, which it was not to do',
-      ({ id }) => ({
-        kind: 'result',
-        id,
-        result: { ...findings, output: new ArrayBuffer(0), written: true },
-      }),
-    ],
-    [
-      'a result that is too short',
-      ({ id, batch }) => ({
-        kind: 'result',
-        id,
-        result: { ...findings, output: new ArrayBuffer(batch.outputBytes - 1) },
-      }),
-    ],
-    [
-      'the result of another batch',
-      ({ batch }) => ({
-        kind: 'result',
-        id: 1000,
-        result: { ...findings, output: new ArrayBuffer(batch.outputBytes) },
-      }),
-    ],
-    ['a failure without a text', ({ id }) => ({ kind: 'failure', id, task: 0 })],
-    ['a failure without a task', ({ id }) => ({ kind: 'failure', id, message: 'no' })],
   ])('that gives a worker which answers %s is a typed error', async (_, answer) => {
-    const { worker, ends } = puppet((request) => (request.kind === 'start' ? ready : answer(request)));
+    const { worker, ends } = puppet((request) => begin(request, answer));
     const error = await rejectionOf(quantizeModel(model, { to: 'int8', workers: 1, worker }));
     expect(error).toBeInstanceOf(ScalepointError);
     expect(error).toMatchObject({ code: 'WORKER' });
     expect(ends()).toBe(1);
   });
 
+  it('that gives a worker which opens files without a list is a typed error', async () => {
+    const { worker, ends } = puppet(({ kind, id }) =>
+      kind === 'start' ? { kind: 'ready', locked: false } : { kind: 'answer', id, answer: {} },
+    );
+    const error = await rejectionOf(quantizeModel(model, { to: 'int8', workers: 1, worker }));
+    expect(error).toMatchObject({ code: 'WORKER', message: 'a worker sent an answer that nobody asked for' });
+    expect(ends()).toBe(1);
+  });
+
   it('may give a worker whose answers have arrays of another context, as in jsdom', async () => {
-    const { worker } = puppet(({ kind, id, batch }) => {
-      if (kind === 'start') return ready;
-      const output = runInNewContext(`new ArrayBuffer(${batch.outputBytes})`);
-      const foreign = runInNewContext('({ measured: new Uint8Array(2), sums: new Float64Array(0) })');
-      return { kind: 'result', id, result: { ...findings, ...foreign, output } };
-    });
+    const { worker } = puppet((request) =>
+      begin(request, ({ id, job }) => {
+        const output = runInNewContext(`new ArrayBuffer(${job.batch.outputBytes})`);
+        const foreign = runInNewContext('({ measured: new Uint8Array(2), sums: new Float64Array(0) })');
+        return { kind: 'answer', id, answer: { ...findings, ...foreign, output } };
+      }),
+    );
     const { bytes } = await quantizeModel(model, { to: 'int8', workers: 1, worker });
     const { totals } = await planModel(model, { to: 'int8' });
     expect(await bytes()).toHaveLength(totals.bytesAfter);

@@ -32,12 +32,12 @@ it('a few known bytes between two tiles do not delay the next tile of a worker',
   const create = () => {
     const worker = workersWith('')();
     const post = worker.postMessage.bind(worker);
-    worker.postMessage = (request: { readonly kind: string }, transfer) => {
-      if (request.kind === 'batch') most = Math.max(most, ++underWay);
+    worker.postMessage = (request: { readonly kind: string; readonly job?: { readonly kind: string } }, transfer) => {
+      if (request.job?.kind === 'batch') most = Math.max(most, ++underWay);
       post(request, transfer);
     };
-    worker.on('message', ({ kind }: { readonly kind: string }) => {
-      if (kind === 'result') underWay--;
+    worker.on('message', ({ answer }: { readonly answer?: object }) => {
+      if (answer !== undefined && 'output' in answer) underWay--;
     });
     return worker;
   };

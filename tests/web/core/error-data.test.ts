@@ -2,8 +2,7 @@
 import { errorFrom, load, ScalepointError } from 'scalepoint';
 import { inspectModel, loadTensors, quantizeModel } from 'scalepoint/model';
 import { expect, it } from 'vitest';
-import { TaskError } from '../../../web/src/convert/task.js';
-import { failureOf } from '../../../web/src/workers/messages.js';
+import { errorData } from '../../../web/src/core/errors.js';
 import { rejectionOf, safetensors, weights } from '../support/models.js';
 import { thrownBy } from '../support/support.js';
 
@@ -79,9 +78,7 @@ it('keeps all of an error that a worker reports', async () => {
     thrownBy(() => sp.quantize([1], { dtype: anything('int9') })),
     cause,
   ]) {
-    const reply = (await sent(failureOf(3, new TaskError(2, error)))) as ReturnType<typeof failureOf> & object;
-    expect(reply).toMatchObject({ kind: 'failure', id: 3, task: 2, writing: false });
-    const again = errorFrom((reply as { error?: unknown }).error);
+    const again = errorFrom(await sent(errorData(error)));
     expect(again).toBeInstanceOf((error as Error).constructor);
     expect({ ...again, message: again.message }).toEqual({ ...(error as Error), message: (error as Error).message });
   }

@@ -6,10 +6,10 @@ import { nodeModule } from '../core/node.js';
 import { noteOf } from '../core/note.js';
 import { waitingFor } from '../core/waiting.js';
 import type { WorkerLike } from '../core/worker-like.js';
-import { WorkerPool } from '../workers/worker-pool.js';
 import { CallingThread } from './calling-thread.js';
 import type { Progress } from './progress.js';
 import type { TileRunner, WorkFiles } from './tile-runner.js';
+import { TileWorkers } from './tile-workers.js';
 
 /** Options about workers, progress and canceling. */
 export interface WorkOptions {
@@ -53,21 +53,20 @@ async function makeRunner(
   const load = await import('../core/load.js');
   const module = await load.compileCore('core', core);
   if (workers === 0) return CallingThread.start(module, files.sources);
-  const started = await startWorkers(workers, module, files, { worker, signal });
+  const starting = TileWorkers.start({ count: workers, module, worker, signal }, files);
+  const started = await orReason(starting, { worker, signal });
   if (!(started instanceof Error)) return started;
   const note = noteOf('noWorkers', {}, `without workers, which is slower: ${started.message}`);
   return CallingThread.start(module, files.sources, note);
 }
 
-/** Starts workers. Returns the reason where the engine has none, so that the calling thread does the work. */
-export async function startWorkers(
-  count: number,
-  module: WebAssembly.Module,
-  files: WorkFiles,
+/** Waits for workers to start. Returns the reason where the engine has none, so that the calling thread does the work. */
+export async function orReason<Workers>(
+  starting: Promise<Workers>,
   { worker, signal }: Pick<WorkOptions, 'worker' | 'signal'>,
-): Promise<WorkerPool | ScalepointError> {
+): Promise<Workers | ScalepointError> {
   try {
-    return await WorkerPool.start(count, module, files, worker, signal);
+    return await starting;
   } catch (error) {
     // A worker that the caller gave must not fail silently.
     const isHarmless = error instanceof ScalepointError && ['WORKER', 'OUT_OF_MEMORY'].includes(error.code);

@@ -2,6 +2,7 @@
 import { AttentionSpecRecord, RotarySpecRecord, RouteSpecRecord, SharesId, StatusId } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus } from '../core/memory.js';
+import type { JobHand } from '../workers/serve.js';
 import type { LayerSpec, NormName, ProductName, TransformerAnswer, TransformerJob, Watch, Watched } from './jobs.js';
 import { fromWasm, Memory, Product, toWasm } from './layer-weights.js';
 
@@ -10,7 +11,7 @@ const nothing = (): TransformerAnswer => ({ values: new Float32Array(0), watched
 type Job<Kind extends TransformerJob['kind']> = Extract<TransformerJob, { kind: Kind }>;
 
 /** Holds the weights of a layer, and passes tokens through it. */
-export class TransformerHand {
+export class TransformerHand implements JobHand {
   readonly #core: Core;
   readonly #weights: Memory;
   readonly #products = new Map<ProductName, Product>();
@@ -49,6 +50,17 @@ export class TransformerHand {
       case 'takeMoments':
         return this.#takeMoments(job);
     }
+  }
+
+  /** Memory that moves with an answer. */
+  movable({ values, watched, routes }: TransformerAnswer): ArrayBuffer[] {
+    const others = routes === undefined ? [] : [routes.chosen, routes.shares, routes.inputs];
+    const all = [
+      values,
+      ...others,
+      ...watched.flatMap(({ squares, x }) => (x === undefined ? [squares] : [squares, x])),
+    ];
+    return all.map(({ buffer }) => buffer);
   }
 
   #product(name: ProductName): Product {

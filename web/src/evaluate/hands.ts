@@ -1,9 +1,10 @@
 /** Hands that carry out parts of a forward pass: workers, or the calling thread. */
 
-import { startWorkers, type WorkOptions } from '../convert/start.js';
+import { orReason, type WorkOptions } from '../convert/start.js';
 import type { Core } from '../core/memory.js';
+import { WorkerPool } from '../workers/worker-pool.js';
 import { TransformerHand } from './hand.js';
-import type { TransformerAnswer, TransformerJob } from './jobs.js';
+import { isAnswer, type TransformerAnswer, type TransformerJob } from './jobs.js';
 
 /** Carries out jobs. */
 export interface Hands {
@@ -25,8 +26,8 @@ export async function withHands<T>(
   const module = await load.compileCore('core', given);
   const core = await load.instantiateCore('core', module);
   try {
-    const started =
-      workers === 0 ? undefined : await startWorkers(workers, module, { sources: [], sinks: [] }, { worker, signal });
+    const starting = workers === 0 ? undefined : WorkerPool.start({ count: workers, module, worker, signal });
+    const started = starting && (await orReason(starting, { worker, signal }));
     if (started === undefined || started instanceof Error) {
       const hand = new TransformerHand(core);
       return await use({ count: 1, core, ask: async (_, job) => hand.carryOut(job) });
@@ -36,7 +37,8 @@ export async function withHands<T>(
     signal?.addEventListener('abort', abort, { once: true });
     try {
       signal?.throwIfAborted();
-      return await use({ count: workers, core, ask: (hand, job, transfer = []) => started.ask(hand, job, transfer) });
+      const ask: Hands['ask'] = (hand, job, transfer) => started.ask(hand, { to: 'layers', job, transfer, isAnswer });
+      return await use({ count: workers, core, ask });
     } finally {
       signal?.removeEventListener('abort', abort);
       started.dispose();

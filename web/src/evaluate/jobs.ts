@@ -175,13 +175,6 @@ export interface TransformerAnswer {
   };
 }
 
-/** Memory that moves with an answer. */
-export function movable({ values, watched, routes }: TransformerAnswer): ArrayBuffer[] {
-  const others = routes === undefined ? [] : [routes.chosen, routes.shares, routes.inputs];
-  const all = [values, ...others, ...watched.flatMap(({ squares, x }) => (x === undefined ? [squares] : [squares, x]))];
-  return all.map(({ buffer }) => buffer);
-}
-
 /** True if a worker that the caller made answers as the file `scalepoint/worker` does. */
 export function isAnswer(answer: unknown): answer is TransformerAnswer {
   const { values, watched } = (answer ?? {}) as Partial<TransformerAnswer>;

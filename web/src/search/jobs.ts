@@ -26,18 +26,6 @@ export interface ScanAnswer {
   readonly found: readonly Found[];
 }
 
-const kinds: readonly unknown[] = ['share', 'blocks', 'scan'] satisfies ScanJob['kind'][];
-
-/** Tells these jobs from others. */
-export function isScanJob(job: { readonly kind: string }): job is ScanJob {
-  return kinds.includes(job.kind);
-}
-
-/** Memory that moves with an answer. */
-export function movableOf({ found }: ScanAnswer): ArrayBuffer[] {
-  return found.flatMap(({ indices, scores }) => [indices.buffer, scores.buffer]);
-}
-
 /** True if a worker that the caller made answers as the file `scalepoint/worker` does. */
 export function isScanAnswer(answer: unknown): answer is ScanAnswer {
   const { found } = (answer ?? {}) as Partial<ScanAnswer>;

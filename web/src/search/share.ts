@@ -1,13 +1,14 @@
 // A share of the vectors of an index in the memory of one core.
 import { blockVectors } from '../core/door.js';
 import type { Core } from '../core/memory.js';
+import type { JobHand } from '../workers/serve.js';
 import type { ScanAnswer, ScanJob } from './jobs.js';
 import { VectorStore } from './vector-store.js';
 
 const nothing: ScanAnswer = { found: [] };
 
 /** Carries out the jobs of one share. */
-export class Share {
+export class Share implements JobHand {
   readonly #core: Core;
   #store: VectorStore | undefined;
 
@@ -37,5 +38,10 @@ export class Share {
       allowed = words;
     }
     return { found: store.scan(job.queries, job.k, allowed) };
+  }
+
+  /** Memory that moves with an answer. */
+  movable({ found }: ScanAnswer): ArrayBuffer[] {
+    return found.flatMap(({ indices, scores }) => [indices.buffer, scores.buffer]);
   }
 }

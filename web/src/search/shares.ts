@@ -3,6 +3,7 @@ import { blockVectors } from '../core/door.js';
 import { compileCore } from '../core/load.js';
 import type { WorkerLike } from '../core/worker-like.js';
 import { WorkerPool } from '../workers/worker-pool.js';
+import { isScanAnswer, type ScanAnswer, type ScanJob } from './jobs.js';
 import type { Found, VectorStore } from './vector-store.js';
 
 /** Bytes of a stripe: neighboring blocks that go to one worker. */
@@ -41,14 +42,18 @@ export class Shares {
     signal: AbortSignal | undefined,
   ): Promise<Shares> {
     const module = await compileCore('core', { simd: isSimd ? 'on' : 'off' });
-    const pool = await WorkerPool.start(count, module, { sources: [], sinks: [] }, worker, signal);
+    const pool = await WorkerPool.start({ count, module, worker, signal });
     const shares = new Shares(store, pool);
     const { kept: _, ...form } = store.form;
-    const begun = Array.from({ length: count }, (_one, i) => pool.scan(i, { kind: 'share', form }, []));
+    const begun = Array.from({ length: count }, (_one, i) => shares.#ask(i, { kind: 'share', form }, []));
     await shares.#orEnd(Promise.all(begun));
     // Until here the process has to wait for them.
     pool.keepRunning(false);
     return shares;
+  }
+
+  #ask(worker: number, job: ScanJob, transfer: ArrayBuffer[]): Promise<ScanAnswer> {
+    return this.#pool.ask(worker, { to: 'vectors', job, transfer, isAnswer: isScanAnswer });
   }
 
   /** True once the workers ended, all of them with the first one. */
@@ -117,7 +122,7 @@ export class Shares {
       const worker = this.#ownerOf(first);
       const bytes = this.#store.readBlocks(first, count);
       const job = { first: this.#blocksOf(worker, first), count, total: this.#blocksOf(worker, this.#total), bytes };
-      sent.push(this.#pool.scan(worker, { kind: 'blocks', ...job }, [bytes.buffer]));
+      sent.push(this.#ask(worker, { kind: 'blocks', ...job }, [bytes.buffer]));
       for (let n = 0; n < count; n++) this.#changed.delete(first + n);
       i += count;
     }
@@ -152,7 +157,7 @@ export class Shares {
   ): Promise<Found[]> {
     const sent = this.#send(this.#changed.size);
     const asked = Array.from({ length: this.count }, (_, worker) =>
-      this.#pool.scan(worker, { kind: 'scan', queries, k, allowed: allowed && this.#part(worker, allowed) }, []),
+      this.#ask(worker, { kind: 'scan', queries, k, allowed: allowed && this.#part(worker, allowed) }, []),
     );
     const [answers] = await this.#orEnd(Promise.all([Promise.all(asked), Promise.all(sent)]));
     const size = this.#store.queryBytes;

@@ -1,28 +1,9 @@
-/**
- * Carries out batches in workers, each with an instance of the core of its own. Workers open the files of the model and of the result by
- * themselves if they can, read straight into wasm memory, and write from there. For other files this thread reads and writes.
- */
-
-import { CacheOwners } from '../convert/cache-owners.js';
-import { Feed } from '../convert/feed.js';
-import { type LastRanges, packBatch } from '../convert/packed-batch.js';
-import { type Batch, type BatchResult, TaskError } from '../convert/task.js';
-import type { TileRunner, WorkFiles } from '../convert/tile-runner.js';
+/** Has workers carry out jobs, each with an instance of the core of its own. The kinds of jobs are those that `web/src/worker.ts` names. */
 import { errorFrom, ScalepointError, typeError } from '../core/errors.js';
 import { ofType } from '../core/option-problem.js';
 import { show } from '../core/show.js';
 import type { WorkerLike } from '../core/worker-like.js';
-import { isAnswer, type TransformerAnswer, type TransformerJob } from '../evaluate/jobs.js';
-import { isScanAnswer, type ScanAnswer, type ScanJob } from '../search/jobs.js';
-import {
-  type ExpectedResult,
-  type HandAnswer,
-  type HandJob,
-  isReply,
-  isResultOf,
-  type WorkerReply,
-  type WorkerRequest,
-} from './messages.js';
+import { isReply, type WorkerReply, type WorkerRequest } from './messages.js';
 import { ownWorker } from './own-worker.js';
 
 /** A worker of Node, which has another kind of events. */
@@ -108,83 +89,65 @@ function expectStart(stopped: (what: string) => void): () => void {
   return () => clearInterval(timer);
 }
 
-/** A batch and its promise. */
-interface PendingBatch {
-  readonly id: number;
-  /** Undefined once it is sent, because the tasks of many small tensors take much memory. */
-  batch: Batch | undefined;
-  expected: ExpectedResult;
-  /** The worker that has cached the input. Undefined: any worker can do it. */
-  readonly owner: Seat | undefined;
-  resolve(result: BatchResult): void;
-  reject(reason: unknown): void;
+/** A job for a worker. */
+export interface AskedJob<Answer> {
+  /** The kind of the job. */
+  readonly to: string;
+  readonly job: object;
+  /** Memory that moves with the job. */
+  readonly transfer?: ArrayBuffer[] | undefined;
+  /** Checks an answer, because the caller may have made the worker. */
+  isAnswer(answer: unknown): answer is Answer;
 }
 
-/** The ends of a promise. */
-interface PromiseWithReason<T> {
-  resolve(value: T): void;
+/** A job under way. */
+interface PendingJob {
+  isAnswer(answer: unknown): boolean;
+  resolve(answer: never): void;
   reject(reason: unknown): void;
 }
 
 /** A worker and its jobs. */
 interface Seat {
   readonly worker: WorkerLike;
-  readonly jobs: Map<number, PendingBatch>;
-  /** Jobs that it was asked for. */
-  readonly asked: Map<number, PromiseWithReason<HandAnswer>>;
-  /** Sends the inputs that the worker cannot read. */
-  readonly feed: Feed;
-  /** The ranges that it was sent last. */
-  readonly last: LastRanges;
-  /** For each source, whether the worker has opened it. */
-  reads: readonly boolean[];
-  /** True if it has opened all sinks. */
-  writes: boolean;
+  readonly jobs: Map<number, PendingJob>;
   /** Stops waiting for the worker to start or to end. */
   leave(reason: unknown): void;
 }
 
-/** Batches that a worker has at a time: one that it works on and the next one, so that it never waits for messages. */
-const jobsPerWorker = 2;
+/** Options of `WorkerPool.start`. */
+export interface PoolOptions {
+  /** Number of workers. */
+  readonly count: number;
+  /** The compiled core. */
+  readonly module: WebAssembly.Module;
+  /** Makes a worker. @defaultValue that of this package */
+  readonly worker?: (() => WorkerLike) | undefined;
+  /** Ends the start. */
+  readonly signal?: AbortSignal | undefined;
+  /** Takes data that a job under way sends, with the index of its worker. */
+  readonly receive?: ((worker: number, data: unknown) => void) | undefined;
+}
 
-/** Carries out batches in workers. */
-export class WorkerPool implements TileRunner {
-  readonly concurrency: number;
-  readonly #files: WorkFiles;
+/** Workers that carry out jobs. */
+export class WorkerPool {
   readonly #seats: Seat[] = [];
-  readonly #queue: PendingBatch[] = [];
-  readonly #owners: CacheOwners<Seat>;
-  readonly #spare: ArrayBuffer[] = [];
-  /** Memory for inputs, shared by all workers. */
-  readonly #spareInputs: ArrayBuffer[] = [];
   #nextId = 0;
   #ended: { readonly reason: unknown } | undefined;
 
-  private constructor(count: number, files: WorkFiles) {
-    this.concurrency = count * jobsPerWorker;
-    this.#owners = new CacheOwners(count);
-    this.#files = files;
-  }
+  private constructor() {}
 
-  /**
-   * Starts `count` workers and waits until they are ready.
-   * @throws ScalepointError `WORKER`, or what loading the core throws
-   */
-  static async start(
-    count: number,
-    module: WebAssembly.Module,
-    files: WorkFiles,
-    create: (() => WorkerLike) | undefined,
-    signal: AbortSignal | undefined,
-  ): Promise<WorkerPool> {
+  /** Starts workers and waits until they are ready. @throws ScalepointError `WORKER`, or what loading the core throws */
+  static async start({ count, module, worker, signal, receive = () => {} }: PoolOptions): Promise<WorkerPool> {
     signal?.throwIfAborted();
-    const make = create ?? (await workerOfPackage());
+    const make = worker ?? (await workerOfPackage());
     signal?.throwIfAborted();
-    const pool = new WorkerPool(count, files);
+    const pool = new WorkerPool();
     const abort = () => pool.dispose(signal?.reason);
     signal?.addEventListener('abort', abort, { once: true });
     try {
-      await Promise.all(Array.from({ length: count }, () => pool.#add(module, make)));
+      const add = (_: unknown, i: number) => pool.#add(module, make, (data) => receive(i, data));
+      await Promise.all(Array.from({ length: count }, add));
     } catch (error) {
       pool.dispose(error);
       throw error;
@@ -194,7 +157,7 @@ export class WorkerPool implements TileRunner {
     return pool;
   }
 
-  #add(module: WebAssembly.Module, create: () => WorkerLike): Promise<void> {
+  #add(module: WebAssembly.Module, create: () => WorkerLike, take: (data: unknown) => void): Promise<void> {
     return new Promise((resolve, reject) => {
       const worker = checkWorker(create());
       const stopped = (what: string, cause?: unknown) =>
@@ -206,60 +169,47 @@ export class WorkerPool implements TileRunner {
         watch.abort();
         reject(reason);
       };
-      const seat = this.#seatOf(worker, leave);
-      this.#seats.push(seat);
+      const jobs: Seat['jobs'] = new Map();
+      this.#seats.push({ worker, jobs, leave });
       // Browsers have no event for the end of a worker, but they release its locks. Insecure pages have no locks.
       const locks = 'on' in worker ? undefined : globalThis.navigator?.locks;
       const lock = locks && `scalepoint-${crypto.randomUUID()}`;
-      const started = ({ locked, reads, writes }: Extract<WorkerReply, { kind: 'ready' }>) => {
+      const started = (locked: boolean) => {
         endStart();
-        Object.assign(seat, { reads, writes });
         resolve();
         if (locks === undefined || lock === undefined || !locked) return;
         locks.request(lock, { signal: watch.signal }, () => stopped('ended before its time')).catch(() => {});
       };
       const receive = (reply: unknown) => {
         if (!isReply(reply)) stopped(`sent ${show(reply)}, which is not an answer`);
-        else if (reply.kind === 'ready') started(reply);
-        else if (reply.kind === 'taken') seat.feed.takeBack(reply.memory);
-        else if (reply.kind === 'answer') this.#answer(seat, reply.id, (ask) => ask.resolve(reply.answer));
-        else if (reply.kind === 'failure' && this.#answer(seat, reply.id, (ask) => ask.reject(errorFrom(reply.error))))
-          return;
-        else this.#receive(seat, reply, stopped);
+        else if (reply.kind === 'ready') started(reply.locked);
+        else if (reply.kind === 'data') take(reply.data);
+        else this.#settle(jobs, reply, stopped);
       };
       listen(worker, receive, stopped);
-      const sources = this.#files.sources.map(({ reference }) => reference);
-      const sinks = this.#files.sinks.map(({ reference }) => reference);
-      send(worker, { kind: 'start', module, sources, sinks, lock }, []);
+      send(worker, { kind: 'start', module, lock }, []);
     });
   }
 
-  #seatOf(worker: WorkerLike, leave: Seat['leave']): Seat {
-    const seat: Seat = {
-      worker,
-      jobs: new Map(),
-      asked: new Map(),
-      feed: new Feed({
-        files: this.#files.sources,
-        isOpen: (file) => seat.reads[file] === true,
-        spare: this.#spareInputs,
-        send: (id, bytes) => this.#post(seat, { kind: 'bytes', id, bytes }, [bytes.buffer]),
-      }),
-      last: {},
-      reads: [],
-      writes: false,
-      leave,
-    };
-    return seat;
-  }
-
-  /** Ends a question. Returns false if there is no such question. */
-  #answer(seat: Seat, id: number | undefined, end: (ask: PromiseWithReason<HandAnswer>) => void): boolean {
-    const ask = seat.asked.get(id ?? -1);
-    if (ask === undefined) return false;
-    seat.asked.delete(id ?? -1);
-    end(ask);
-    return true;
+  /** Takes the answer to a job, or its failure. */
+  #settle(
+    jobs: Seat['jobs'],
+    reply: Extract<WorkerReply, { kind: 'answer' | 'failure' }>,
+    stopped: (what: string) => void,
+  ): void {
+    if (this.#ended !== undefined) return;
+    const job = jobs.get(reply.id ?? -1);
+    if (reply.kind === 'failure') {
+      const error = errorFrom(reply.error);
+      jobs.delete(reply.id ?? -1);
+      if (job !== undefined) job.reject(error);
+      else this.dispose(error instanceof ScalepointError ? error : new ScalepointError('WORKER', error.message));
+    } else if (job?.isAnswer(reply.answer)) {
+      jobs.delete(reply.id);
+      job.resolve(reply.answer as never);
+    } else {
+      stopped('sent an answer that nobody asked for');
+    }
   }
 
   /** Number of workers. */
@@ -280,140 +230,39 @@ export class WorkerPool implements TileRunner {
     }
   }
 
-  /** Has a worker carry out a job. Those of one worker are carried out in the order of the calls. */
-  async ask(worker: number, job: TransformerJob, transfer: ArrayBuffer[]): Promise<TransformerAnswer> {
-    const answer = await this.#ask(worker, job, transfer);
-    if (!isAnswer(answer)) throw new ScalepointError('WORKER', 'a worker sent the answer to another job');
-    return answer;
-  }
-
-  /** The same for a share of the vectors of an index. */
-  async scan(worker: number, job: ScanJob, transfer: ArrayBuffer[]): Promise<ScanAnswer> {
-    const answer = await this.#ask(worker, job, transfer);
-    if (!isScanAnswer(answer)) throw new ScalepointError('WORKER', 'a worker sent the answer to another job');
-    return answer;
-  }
-
-  #ask(worker: number, job: HandJob, transfer: ArrayBuffer[]): Promise<HandAnswer> {
+  /** Has a worker carry out a job. Those of one worker are carried out in the order of the calls. @throws ScalepointError `WORKER` */
+  ask<Answer>(worker: number, { to, job, transfer = [], isAnswer }: AskedJob<Answer>): Promise<Answer> {
     return new Promise((resolve, reject) => {
       if (this.#ended !== undefined) {
         reject(this.#ended.reason);
         return;
       }
-      const seat = this.#seats[worker] as Seat;
+      const { worker: asked, jobs } = this.#seats[worker] as Seat;
       const id = this.#nextId++;
-      seat.asked.set(id, { resolve, reject });
+      jobs.set(id, { isAnswer, resolve, reject });
       try {
-        this.#post(seat, { kind: 'job', id, job }, transfer);
+        send(asked, { kind: 'job', id, to, job }, transfer);
       } catch (error) {
-        seat.asked.delete(id);
+        jobs.delete(id);
         reject(error);
       }
     });
   }
 
-  /** Takes the result of a job, or its failure. */
-  #receive(
-    seat: Seat,
-    reply: Extract<WorkerReply, { kind: 'result' | 'failure' }>,
-    stopped: (what: string) => void,
-  ): void {
-    if (this.#ended !== undefined) return;
-    const job = seat.jobs.get(reply.id ?? -1);
-    if (reply.kind === 'failure') {
-      const { task, writing } = reply;
-      const error = errorFrom(reply.error);
-      if (job === undefined)
-        this.dispose(error instanceof ScalepointError ? error : new ScalepointError('WORKER', error.message));
-      job?.reject(new TaskError(Math.min(task, job.expected.tasks - 1), error, writing));
-    } else if (job !== undefined && isResultOf(job.expected, reply.result)) {
-      this.#owners.add(reply.result, seat);
-      job.resolve(reply.result);
-    } else {
-      stopped('sent a result that nobody asked for');
-      return;
-    }
-    seat.jobs.delete(reply.id ?? -1);
-    this.#dispatch();
+  /** Sends a worker data for its jobs of a kind. @throws ScalepointError `WORKER` */
+  tell(worker: number, to: string, data: object, transfer: ArrayBuffer[]): void {
+    if (this.#ended === undefined) send((this.#seats[worker] as Seat).worker, { kind: 'data', to, data }, transfer);
   }
 
-  run(asked: Batch): Promise<BatchResult> {
-    return new Promise((resolve, reject) => {
-      if (this.#ended !== undefined) {
-        reject(new TaskError(0, this.#ended.reason));
-        return;
-      }
-      const { batch, owner } = this.#owners.assign(asked);
-      const expected = { tasks: batch.tasks.length, outputBytes: batch.outputBytes, written: false };
-      this.#queue.push({ id: this.#nextId++, batch, expected, owner, resolve, reject });
-      this.#dispatch();
-    });
-  }
-
-  /** Hands waiting jobs to the workers with the fewest jobs, or to the owners of cached inputs. */
-  #dispatch(): void {
-    for (let i = 0; i < this.#queue.length && this.#ended === undefined; ) {
-      const idle = this.#seats.reduce((best, other) => (other.jobs.size < best.jobs.size ? other : best));
-      if (idle.jobs.size >= jobsPerWorker) return;
-      const job = this.#queue[i] as PendingBatch;
-      const seat = job.owner ?? idle;
-      if (seat.jobs.size >= jobsPerWorker) i++;
-      else {
-        this.#queue.splice(i, 1);
-        seat.jobs.set(job.id, job);
-        void this.#send(seat, job, job.batch as Batch);
-      }
-    }
-  }
-
-  async #send(seat: Seat, job: PendingBatch, { tasks, outputBytes, writes }: Batch): Promise<void> {
-    const { id, reject } = job;
-    const batch = { tasks, outputBytes, writes: seat.writes ? writes : undefined };
-    job.batch = undefined;
-    job.expected = { tasks: tasks.length, outputBytes, written: batch.writes !== undefined };
-    const spare = batch.writes === undefined ? this.#spare.pop() : undefined;
-    try {
-      const packed = packBatch(batch, seat.last);
-      this.#post(seat, { kind: 'batch', id, batch: packed, spare }, spare === undefined ? [] : [spare]);
-    } catch (error) {
-      // The worker may not have received these ranges.
-      seat.last.ranges = undefined;
-      seat.jobs.delete(id);
-      reject(error);
-      this.#dispatch();
-      return;
-    }
-    if (seat.reads.every((isOpen) => isOpen)) return;
-    const isOver = () => this.#ended !== undefined || !seat.jobs.has(id);
-    try {
-      await seat.feed.give({ id, tasks, isOver });
-    } catch (error) {
-      reject(error);
-      // The worker waits for the bytes, and fails.
-      if (!isOver()) this.#post(seat, { kind: 'bytes', id, bytes: undefined }, []);
-    }
-  }
-
-  #post({ worker }: Seat, request: WorkerRequest, transfer: ArrayBuffer[]): void {
-    send(worker, request, transfer);
-  }
-
-  recycle(output: ArrayBuffer): void {
-    if (this.#spare.length < this.concurrency) this.#spare.push(output);
-  }
-
+  /** Ends the workers. Jobs under way are rejected with the reason. */
   dispose(reason: unknown = new ScalepointError('DISPOSED', 'the workers were disposed of')): void {
     if (this.#ended !== undefined) return;
     this.#ended = { reason };
-    for (const { worker, jobs, asked, leave } of this.#seats) {
+    for (const { worker, jobs, leave } of this.#seats) {
       leave(reason);
       quietly(() => worker.terminate());
-      for (const job of jobs.values()) job.reject(new TaskError(0, reason));
+      for (const job of jobs.values()) job.reject(reason);
       jobs.clear();
-      for (const ask of asked.values()) ask.reject(reason);
-      asked.clear();
     }
-    for (const job of this.#queue) job.reject(new TaskError(0, reason));
-    this.#queue.length = 0;
   }
 }

@@ -1,0 +1,79 @@
+/** The worker's end of a pool: loads the core, carries out jobs one after the other, and sends their answers. */
+import { errorData } from '../core/errors.js';
+import { instantiateCore } from '../core/load.js';
+import type { Core } from '../core/memory.js';
+import { nodeModule } from '../core/node.js';
+import type { WorkerReply, WorkerRequest } from './messages.js';
+
+/** Carries out the jobs of one kind. */
+export interface JobHand {
+  /** Carries out a job. Its answer is sent back. */
+  carryOut(job: never): object | Promise<object>;
+  /** Memory that moves with an answer. */
+  movable(answer: never): ArrayBuffer[];
+  /** Takes data for jobs that wait or are under way. */
+  receive?(data: never): void;
+}
+
+/** Sends data of a job that is under way, with memory that moves. */
+export type SendData = (data: object, transfer: ArrayBuffer[]) => void;
+
+/** The other end of the messages. */
+interface Port {
+  postMessage(message: WorkerReply, transfer: ArrayBuffer[]): void;
+}
+
+/** Takes a lock and holds it until this worker ends. Returns false if the lock was refused. */
+function holdLock(name: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const held = () => {
+      resolve(true);
+      return new Promise(() => {});
+    };
+    navigator.locks.request(name, held).catch(() => resolve(false));
+  });
+}
+
+/** Makes this thread a worker of a pool. @param makers make the hand of each kind of jobs, by the names of the kinds */
+export function serve(makers: Readonly<Record<string, (core: Core, send: SendData) => JobHand>>): void {
+  const hands = new Map<string, JobHand>();
+
+  async function carryOut(request: Exclude<WorkerRequest, { kind: 'data' }>, port: Port): Promise<void> {
+    if (request.kind === 'start') {
+      const core = await instantiateCore('core', request.module);
+      const send: SendData = (data, transfer) => port.postMessage({ kind: 'data', data }, transfer);
+      for (const [kind, make] of Object.entries(makers)) hands.set(kind, make(core, send));
+      const locked = request.lock !== undefined && (await holdLock(request.lock));
+      port.postMessage({ kind: 'ready', locked }, []);
+      return;
+    }
+    const hand = hands.get(request.to);
+    if (hand === undefined) throw new Error('a job came before the start');
+    const answer = await hand.carryOut(request.job as never);
+    port.postMessage({ kind: 'answer', id: request.id, answer }, hand.movable(answer as never));
+  }
+
+  // Jobs run one after the other, because they share the memory of the core.
+  let last: Promise<void> = Promise.resolve();
+  function receive(request: WorkerRequest, port: Port): void {
+    if (request.kind === 'data') {
+      hands.get(request.to)?.receive?.(request.data as never);
+      return;
+    }
+    last = last.then(async () => {
+      try {
+        await carryOut(request, port);
+      } catch (error) {
+        const id = request.kind === 'start' ? undefined : request.id;
+        port.postMessage({ kind: 'failure', id, error: errorData(error) }, []);
+      }
+    });
+  }
+
+  const parent = nodeModule('node:worker_threads')?.parentPort;
+  if (parent) parent.on('message', (request) => receive(request as WorkerRequest, parent));
+  else {
+    const scope = globalThis as unknown as Port & EventTarget;
+    scope.addEventListener('message', (event) => receive((event as MessageEvent<WorkerRequest>).data, scope));
+  }
+}
