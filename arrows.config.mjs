@@ -3,38 +3,33 @@
 /** The rooms that each room may import from, besides itself. */
 const arrows = {
   core: [],
-  files: ['core'],
-  codecs: ['files', 'core'],
-  formats: ['codecs', 'files', 'core'],
-  conversions: ['formats', 'codecs', 'files', 'core'],
-  transformer: ['layers', 'core'],
-  runner: ['transformer', 'scan', 'formats', 'codecs', 'files', 'core'],
-  pipeline: ['runner', 'transformer', 'conversions', 'formats', 'codecs', 'files', 'core'],
-  language: ['pipeline', 'runner', 'transformer', 'formats', 'codecs', 'files', 'core'],
-  model: ['language', 'pipeline', 'runner', 'conversions', 'formats', 'codecs', 'arrays', 'files', 'core'],
+  workers: ['core'],
+  formats: ['core'],
   arrays: ['core'],
-  layers: ['arrays', 'core'],
-  scan: ['core'],
-  search: ['runner', 'scan', 'layers', 'arrays', 'formats', 'files', 'core'],
-  instance: ['search', 'layers', 'arrays', 'formats', 'files', 'core'],
-  bench: ['instance', 'arrays', 'layers', 'core'],
-  inline: ['runner', 'core'],
+  search: ['workers', 'formats', 'arrays', 'core'],
+  instance: ['search', 'formats', 'arrays', 'core'],
+  architectures: ['formats', 'core'],
+  convert: ['architectures', 'workers', 'formats', 'arrays', 'core'],
+  evaluate: ['convert', 'architectures', 'workers', 'formats', 'arrays', 'core'],
+  bench: ['instance', 'core'],
+  inline: ['core'],
 };
 
 /** Imports that each module in the root of web/src may have: entry points, tooling, or rooms. The root holds nothing else. */
 const roots = {
-  index: ['instance/', 'layers/', 'arrays/', 'core/'],
-  model: ['model/', 'language/', 'pipeline/', 'runner/', 'conversions/', 'formats/', 'files/', 'core/'],
+  index: ['instance/', 'search/', 'arrays/', 'core/'],
+  model: ['evaluate/', 'convert/', 'formats/', 'core/'],
   bench: ['bench/'],
   inline: ['index.ts', 'model.ts'],
-  tooling: ['model.ts', 'model/', 'conversions/', 'formats/', 'core/'],
+  worker: ['evaluate/', 'convert/', 'search/', 'workers/'],
+  tooling: ['model.ts', 'evaluate/', 'convert/', 'architectures/', 'formats/', 'core/'],
   cli: ['cli/'],
 };
 
 const pattern = (path) => path.replace('.', '[.]');
 const anyRoot = `^web/src/(${Object.keys(roots).join('|')})[.]ts$`;
 
-/** The same of the rooms in formats/onnx: read, decide for each weight, write. */
+/** The rooms in formats/onnx, and those that each may import from: read, decide for each weight, write, run. */
 const onnxArrows = {
   file: [],
   graph: ['file'],
@@ -108,23 +103,46 @@ export default {
       to: { path: '^web/', pathNot: ['^web/(src/cli|demo)/', '^web/src/(index|model|bench|tooling)[.]ts$', '^web/src/core/core[.]'] },
     },
     {
-      name: 'arrays and layers read files of formats on demand only',
+      name: 'formats/files imports nothing of formats',
       severity: 'error',
-      from: { path: '^web/src/instance/' },
-      to: { path: '^web/src/(formats|search)/', dynamic: false, dependencyTypesNot: ['type-only'] },
+      from: { path: '^web/src/formats/files/' },
+      to: { path: '^web/src/formats/(?!files/)' },
     },
     {
-      name: 'formats and conversions load no wasm',
+      name: 'formats/codecs imports files alone of formats',
       severity: 'error',
-      from: { path: '^web/src/(formats|conversions)/' },
+      from: { path: '^web/src/formats/codecs/' },
+      to: { path: '^web/src/formats/(?!codecs/|files/)' },
+    },
+    {
+      name: 'arrays and layers read files of formats, and load whole indexes, on demand only',
+      severity: 'error',
+      from: { path: '^web/src/instance/' },
+      to: {
+        path: '^web/src/(formats|search)/',
+        pathNot: '^web/src/(formats/files/|search/(vector-index|search-types|vectors)[.])',
+        dynamic: false,
+        dependencyTypesNot: ['type-only'],
+      },
+    },
+    {
+      name: 'formats and architectures load no wasm',
+      severity: 'error',
+      from: { path: '^web/src/(formats/(?!codecs/|files/)|architectures/)' },
       to: { path: '^web/src/core/(load|memory|core|door)[.]' },
     },
     {
-      name: 'runner, pipeline and model know formats, conversions and codecs by their registries',
+      name: 'convert knows formats, architectures and codecs by their registries',
       severity: 'error',
       // Arrays are saved as safetensors, without the code that converts models.
-      from: { path: '^web/src/(runner|pipeline|model)/', pathNot: '^web/src/model/saved-tensors[.]ts$' },
-      to: { path: ['^web/src/formats/[^/]+/', '^web/src/conversions/(?!registry|converter)', '^web/src/codecs/(cast|copy|ggml|compressed-tensors)[.]'] },
+      from: { path: '^web/src/convert/', pathNot: '^web/src/convert/saved-tensors[.]ts$' },
+      to: {
+        path: [
+          '^web/src/formats/(?!files/|codecs/)[^/]+/',
+          '^web/src/architectures/(?!registry|converter)',
+          '^web/src/formats/codecs/(cast|copy|ggml|compressed-tensors)[.]',
+        ],
+      },
     },
   ],
   options: {

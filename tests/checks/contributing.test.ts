@@ -37,6 +37,18 @@ const recipes = section('To add …')
     return title === undefined ? [] : [{ title: title.replace(/\.$/, ''), text }];
   });
 
+describe('the README of a room', () => {
+  const rooms = ['cpp', 'web/demo', ...readdirSync(join(root, 'web/src')).map((name) => `web/src/${name}`)];
+  it.each(rooms.filter((room) => existsSync(join(root, room, 'README.md'))))('%s names what exists', (room) => {
+    const paths = quoted(readFileSync(join(root, room, 'README.md'), 'utf8')).filter((code) =>
+      /^[\w./-]+(\/|\.(ts|mjs|cpp|h|cmake|css|html))$/.test(code),
+    );
+    expect(paths.length).toBeGreaterThan(2);
+    const bases = ['', 'web/src', room];
+    expect(paths.filter((path) => !bases.some((base) => holds(join(base, path))))).toEqual([]);
+  });
+});
+
 describe('the guide for contributors', () => {
   it('names files and folders that are there', () => {
     const paths = quoted(guide).filter(isPath);

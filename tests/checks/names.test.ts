@@ -10,7 +10,7 @@ const root = fileURLToPath(new URL('../../web/src/', import.meta.url));
 const twins: Readonly<Record<string, RegExp>> = {
   // A build has one of the two.
   ownWasm: /^(core|inline)\/own-wasm[.]ts$/,
-  ownWorker: /^(runner|inline)\/own-worker[.]ts$/,
+  ownWorker: /^(workers|inline)\/own-worker[.]ts$/,
   // Tables of a format, under the same name in each folder.
   options: /^formats\/\w+\/options[.]ts$/,
   targets: /^formats\/\w+\/targets[.]ts$/,

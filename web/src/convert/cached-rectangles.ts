@@ -1,4 +1,4 @@
-/** Rectangles of a tensor that are cached between two tasks. `runner/input-cache.ts` holds their bytes. */
+/** Rectangles of a tensor that are cached between two tasks. `input-cache.ts` holds their bytes. */
 import type { RangeCut, Rectangle, SetsCut, TileCut } from '../formats/codecs/codec.js';
 import type { PlannedTensor } from '../formats/format.js';
 import { rectangleInput } from './rectangle-input.js';

@@ -1,4 +1,4 @@
-/** Inputs in other forms than `files/open.ts` reads: addresses as texts, folders, and file handles of the browser. */
+/** Inputs in other forms than `formats/files/open.ts` reads: addresses as texts, folders, and file handles of the browser. */
 import { nodeModule } from '../core/node.js';
 import type { FileInput } from '../formats/files/bytes.js';
 import { fileOfHandle, isHandle, withAddress } from '../formats/files/open.js';

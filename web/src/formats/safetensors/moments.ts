@@ -1,4 +1,4 @@
-/** Reads files of second moments, which `calibrateModel` writes: see language/moments-file.ts. */
+/** Reads files of second moments, which `calibrateModel` writes: see evaluate/moments-file.ts. */
 import { ScalepointError } from '../../core/errors.js';
 import { type ByteSource, quoted } from '../files/bytes.js';
 import type { ImportanceMatrix, ModelMoments, WeightMoments } from '../statistics.js';

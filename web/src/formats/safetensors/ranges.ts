@@ -1,4 +1,4 @@
-/** Reads files of ranges of activations, which `calibrateModel` writes: see language/ranges-file.ts. */
+/** Reads files of ranges of activations, which `calibrateModel` writes: see formats/ranges-file.ts. */
 import { ScalepointError } from '../../core/errors.js';
 import { type ByteSource, quoted } from '../files/bytes.js';
 import type { ActivationRanges } from '../statistics.js';
