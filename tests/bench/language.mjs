@@ -86,7 +86,7 @@ export async function language({ load, calibrateModel, quantizeModel, report = (
     const quantize = (more) => quantizeModel(file, { to: 'Q4_0', rules, workers: 0, ...more });
     const importance = new Blob([await data.bytes()]);
     const plain = await shortest(() => quantize({ importance }));
-    const gptq = (await shortest(() => quantize({ method: 'gptq', data }))) - plain;
+    const gptq = (await shortest(() => quantize({ method: 'gptq', moments: data }))) - plain;
     add({
       operation: `GPTQ, ${square} x ${square}`,
       n: square ** 3,

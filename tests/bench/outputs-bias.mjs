@@ -79,7 +79,7 @@ for (const to of ['q4', 'q2', 'int4-weights', 'int8-weights']) {
     const inputs = [all, second, third].map(({ data: x }, i) => meansOf(x, weights[`${layers[i]}.weight`].shape[1]));
     for (const [name, options] of [
       ["range: 'mse'", { range: 'mse' }],
-      ['gptq', { method: 'gptq', data }],
+      ['gptq', { method: 'gptq', moments: data }],
     ]) {
       const bytes = await (await quantizeModel(model, { to, workers: 0, ...options })).bytes();
       const [plain, changed] = [{}, {}];

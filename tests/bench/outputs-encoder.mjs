@@ -41,7 +41,7 @@ const ways = {
   'min-max': {},
   mse: { range: 'mse' },
   importance: { importance },
-  gptq: { method: 'gptq', data },
+  gptq: { method: 'gptq', moments: data },
 };
 for (const [to, options] of [
   ['q4', {}],

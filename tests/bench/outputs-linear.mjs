@@ -72,7 +72,7 @@ for (const dtype of ['int4', 'int3', 'int2']) {
         const read = async (entry) => (await readFloats(moments, entry)).data;
         const inputs = {
           importance: async () => ({ importance: await read(`${entryOf(name)}.diagonal`) }),
-          hessian: async () => ({ hessian: await read(entryOf(name)) }),
+          moments: async () => ({ moments: await read(entryOf(name)) }),
         };
         const more = await inputs[given]?.();
         const options = { dtype, scheme, range, shape, granularity: { kind: 'per-group', groupSize }, ...more };
@@ -84,8 +84,8 @@ for (const dtype of ['int4', 'int3', 'int2']) {
     line(`arrays, ${dtype} ${scheme}: min-max`, await codes('min-max'), mse.value);
     line(`arrays, ${dtype} ${scheme}: mse`, mse);
     line(`arrays, ${dtype} ${scheme}: mse, importance`, await codes('mse', 'importance'), mse.value);
-    line(`arrays, ${dtype} ${scheme}: min-max, hessian`, await codes('min-max', 'hessian'), mse.value);
-    line(`arrays, ${dtype} ${scheme}: mse, hessian`, await codes('mse', 'hessian'), mse.value);
+    line(`arrays, ${dtype} ${scheme}: min-max, moments`, await codes('min-max', 'moments'), mse.value);
+    line(`arrays, ${dtype} ${scheme}: mse, moments`, await codes('mse', 'moments'), mse.value);
   }
 }
 for (const to of ['int4', 'int8']) {
@@ -101,7 +101,7 @@ for (const to of ['int4', 'int8']) {
     line(`${to} ${scheme}: min-max`, await file({}), mse.value);
     line(`${to} ${scheme}: mse`, mse);
     line(`${to} ${scheme}: importance`, await file({ importance }), mse.value);
-    line(`${to} ${scheme}: gptq`, await file({ method: 'gptq', data: statistics }), mse.value);
+    line(`${to} ${scheme}: gptq`, await file({ method: 'gptq', moments: statistics }), mse.value);
   }
 }
 rmSync(folder, { recursive: true });

@@ -92,7 +92,7 @@ const tool = divergence(reference, await logitsOf(storyModel(stored, length)));
     const mse = await judge({ range: 'mse' });
     line(`digits, ${to}: mse`, mse);
     line(`digits, ${to}: importance`, await judge({ importance: await collected.blob() }), mse.value);
-    line(`digits, ${to}: gptq`, await judge({ method: 'gptq', data: collected }), mse.value);
+    line(`digits, ${to}: gptq`, await judge({ method: 'gptq', moments: collected }), mse.value);
   }
 }
 
@@ -119,5 +119,5 @@ for (const [to, options] of [
   line(`${name}: mse`, mse);
   if (to === 'q4' && options.zeroPoints === undefined) line(`${name}: onnxruntime`, tool, mse.value);
   // Moments alone give importance too.
-  line(`${name}: gptq`, await judge({ method: 'gptq', data }), mse.value);
+  line(`${name}: gptq`, await judge({ method: 'gptq', moments: data }), mse.value);
 }

@@ -68,7 +68,7 @@ async function measureCounts() {
       const texts = joined(all.slice(0, tokens / textLength));
       const statistics = await calibrateModel(file, texts, { chunkSize: textLength, moments: true, mix: 0 });
       add(`${tokens} importance`, await judge({ importance: new Blob([await statistics.bytes()]) }, judged));
-      add(`${tokens} gptq`, await judge({ method: 'gptq', data: statistics }, judged));
+      add(`${tokens} gptq`, await judge({ method: 'gptq', moments: statistics }, judged));
     }
   }
   const nearest = found.get('nearest') ?? [];

@@ -28,15 +28,15 @@ const ways = {
   importance: ({ importance }) => ({ importance }),
   best: () => ({ search: 'best' }),
   'best+importance': ({ importance }) => ({ search: 'best', importance }),
-  gptq: ({ statistics }) => ({ method: 'gptq', data: statistics }),
-  stored: ({ statistics }) => ({ method: 'gptq', data: statistics, order: 'stored' }),
+  gptq: ({ statistics }) => ({ method: 'gptq', moments: statistics }),
+  stored: ({ statistics }) => ({ method: 'gptq', moments: statistics, order: 'stored' }),
 };
 
 /** Options of `measureTypes` for each way to choose types. */
 const choices = {
   weights: () => ({}),
   importance: ({ importance }) => ({ importance }),
-  outputs: ({ statistics }) => ({ method: 'gptq', data: statistics }),
+  outputs: ({ statistics }) => ({ method: 'gptq', moments: statistics }),
 };
 
 /** A way and its options. @param {string} text */
@@ -101,7 +101,7 @@ async function fitSizes(file, cases, sizes) {
           to: fit.to,
           rules: fit.rules,
           method: 'gptq',
-          data: one.statistics,
+          moments: one.statistics,
         });
         found[i][name].push(await divergences(await made.bytes(), file, one.texts));
       }

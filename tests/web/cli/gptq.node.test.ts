@@ -1,4 +1,4 @@
-// --method gptq, --data and --damping for ONNX models, from samples to codes, and for safetensors.
+// --method gptq, --moments and --damping for ONNX models, from samples to codes, and for safetensors.
 import { readFile, writeFile } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
 import { quantizeModel, saveTensors } from '../../../web/src/model.js';
@@ -33,7 +33,7 @@ describe('--method gptq', () => {
       'q4',
       '--method',
       'gptq',
-      '--data',
+      '--moments',
       moments,
       '--damping',
       '0.05',
@@ -43,7 +43,7 @@ describe('--method gptq', () => {
     const outcome = await run(words);
     expect(outcome.code).toBe(0);
     const data = new Blob([await readFile(path(moments))]);
-    const result = await quantizeModel(model, { to: 'q4', method: 'gptq', data, damping: 0.05, workers: 0 });
+    const result = await quantizeModel(model, { to: 'q4', method: 'gptq', moments: data, damping: 0.05, workers: 0 });
     expect(Buffer.compare(await readFile(path('out.onnx')), await result.bytes())).toBe(0);
     const { before, after } = result.report.tensors.flatMap(({ error }) => error?.output ?? [])[0]!;
     expect(outcome.stdout).toContain(
@@ -70,7 +70,7 @@ describe('--method gptq', () => {
       'q4',
       '--method',
       'gptq',
-      '--data',
+      '--moments',
       's.gguf.moments.safetensors',
       '-o',
       'o.onnx',
@@ -96,11 +96,19 @@ describe('--method gptq', () => {
       expect(outcome).toMatchObject({ code: problem.code, stderr: expect.stringContaining(problem.text) });
       await expect(readFile(path('out.onnx'))).rejects.toThrow('ENOENT');
     };
-    await refused(['--to', 'q4', '--method', 'gptq'], { code: 2, text: '--data' });
+    await refused(['--to', 'q4', '--method', 'gptq'], { code: 2, text: '--moments' });
     await refused(['--to', 'q4', '--damping', '0.1'], { code: 2, text: '--method gptq' });
     await refused(['--to', 'fp16', '--imatrix', 's.gguf'], { code: 2, text: '--imatrix' });
     await refused(['--to', 'q4', '--imatrix', 's.gguf', '--range', 'min-max'], { code: 2, text: '--range' });
-    await refused(['--to', 'q4', '--method', 'gptq', '--data', 's.gguf'], { code: 1, text: 's.gguf' });
+    const gptq = ['--to', 'q4', '--method', 'gptq'];
+    const text = '"s.gguf": this is an importance matrix, not a file of second moments; --imatrix takes it';
+    await refused([...gptq, '--moments', 's.gguf'], { code: 1, text });
+    await refused([...gptq, '--data', 's.gguf'], {
+      code: 2,
+      text: 'unknown option; scalepoint calibrate takes --data',
+    });
+    const other = ['--to', 'q4', '--imatrix', 's.gguf.moments.safetensors'];
+    await refused(other, { code: 1, text: 'not an importance matrix; --moments takes it' });
   });
 });
 
@@ -124,17 +132,17 @@ describe('--method gptq for safetensors', () => {
       '32',
       '--method',
       'gptq',
-      '--data',
+      '--moments',
       's.safetensors',
     ];
     expect(await run([...words, '-o', 'out.safetensors'])).toMatchObject({ code: 0 });
     const granularity = { kind: 'per-group', groupSize: 32 } as const;
-    const options = { to: 'int4', granularity, method: 'gptq', data: new Blob([statistics]), workers: 0 } as const;
+    const options = { to: 'int4', granularity, method: 'gptq', moments: new Blob([statistics]), workers: 0 } as const;
     const result = await quantizeModel(model, options);
     expect(Buffer.compare(await readFile(path('out.safetensors')), await result.bytes())).toBe(0);
     const { before = 0, after = 1 } = result.report.tensors[0]?.error?.output ?? {};
     expect(after).toBeLessThan(0.9 * before);
     const refused = await run(['m.safetensors', '--to', 'int4', '--method', 'gptq', '-o', 'other.safetensors']);
-    expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('--data') });
+    expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('--moments') });
   });
 });

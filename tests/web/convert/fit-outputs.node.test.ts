@@ -29,7 +29,7 @@ const file = madeUpLlama({ layers: 1 });
 let statistics: ModelStatistics;
 let moments: Uint8Array<ArrayBuffer>;
 let table: TypeTable;
-const gptq = () => ({ method: 'gptq', data: statistics }) as const;
+const gptq = () => ({ method: 'gptq', moments: statistics }) as const;
 
 beforeAll(async () => {
   statistics = await calibrateModel(file, drawn(2048, 5), { chunkSize, moments: true, heldBack: 0 });
@@ -67,7 +67,7 @@ describe('a fit by errors of outputs', () => {
   it.each([3.5, 5.5])('is as large and as good as predicted: %s bits', async (targetBitsPerWeight) => {
     const { bytes: targetSize } = fitTypes(table, { targetBitsPerWeight });
     const plan = await planModel(file, { to: 'auto', targetSize, ...gptq() });
-    const result = await quantizeModel(file, plan, { data: statistics });
+    const result = await quantizeModel(file, plan, { moments: statistics });
     const bytes = await result.bytes();
     expect(bytes.length).toBe(plan.totals.bytesAfter);
     expect(bytes.length).toBe(plan.fit?.bytes);
@@ -124,7 +124,7 @@ describe('a fit by errors of outputs', () => {
       );
       const path = join(folder, 'model.safetensors');
       await writeFile(path, await saveTensors(floats));
-      const options = { to: 'int4', targetBitsPerWeight: 6.5, method: 'gptq', data: moments } as const;
+      const options = { to: 'int4', targetBitsPerWeight: 6.5, method: 'gptq', moments: moments } as const;
       const { report, fit } = await quantizeModel(path, options);
       expect(report.totals.bitsPerWeight).toBeLessThanOrEqual(6.5);
       expect(new Set(report.tensors.map(({ to }) => to)).size).toBe(2);
@@ -145,12 +145,14 @@ it.skipIf(samples === undefined)(
     const data = await calibrateModel(stories, drawn(4096, 5), { chunkSize, moments: true });
     const tables = [
       await measureTypes(stories, { to: 'auto' }),
-      await measureTypes(stories, { to: 'auto', method: 'gptq', data }),
+      await measureTypes(stories, { to: 'auto', method: 'gptq', moments: data }),
     ];
     const kl: number[] = [];
     for (const one of tables) {
       const { to, rules } = fitTypes(one, { targetBitsPerWeight: 5 });
-      const bytes = await (await quantizeModel(stories, { to: to as 'Q4_0', rules, method: 'gptq', data })).bytes();
+      const bytes = await (
+        await quantizeModel(stories, { to: to as 'Q4_0', rules, method: 'gptq', moments: data })
+      ).bytes();
       const found = await evaluateModel(bytes, { text: drawn(2048, 77), reference: stories, chunkSize });
       kl.push(found.kl.value);
     }

@@ -55,7 +55,7 @@ const results = new Map<string, Promise<QuantizeModelResult>>();
 function fedBack(name: string, to: Target): Promise<QuantizeModelResult> {
   const { file, statistics } = caseOf(name);
   const made =
-    results.get(`${name} ${to}`) ?? quantizeModel(file, { to, method: 'gptq', data: statistics, rules, workers: 0 });
+    results.get(`${name} ${to}`) ?? quantizeModel(file, { to, method: 'gptq', moments: statistics, rules, workers: 0 });
   results.set(`${name} ${to}`, made);
   return made;
 }
@@ -187,7 +187,7 @@ describe('quantizeModel with gptq', () => {
       if (i % (n + 1) === 0) h[i] = 1;
     });
     const options = { to: 'Q4_0', workers: 0, rules } as const;
-    const fed = await quantizeModel(file, { ...options, method: 'gptq', data: new Blob([bytes]) });
+    const fed = await quantizeModel(file, { ...options, method: 'gptq', moments: new Blob([bytes]) });
     const plain = await quantizeModel(file, { ...options, importance: await importanceOfMoments(bytes) });
     const weights = async ({ bytes: all }: QuantizeModelResult, name: string) =>
       (await readFloats(await all(), name)).data;
@@ -204,7 +204,7 @@ describe('quantizeModel with gptq', () => {
     // Without the held-back part, the same weights take the codes that fit the few tokens.
     const old = await withoutHeldBack(bytes);
     const rest = { match: '^(?!blk\\.1\\.attn_output).*', to: 'F16' as const };
-    const fitted = await quantizeModel(file, { ...options, rules: [rest], method: 'gptq', data: new Blob([old]) });
+    const fitted = await quantizeModel(file, { ...options, rules: [rest], method: 'gptq', moments: new Blob([old]) });
     const other = outputsOf(fitted).find(({ name }) => name === worse)!;
     expect(other).toMatchObject({ heldBack: false });
     expect(other.after).toBeLessThan(0.5 * other.before);
@@ -215,7 +215,7 @@ describe('quantizeModel with gptq', () => {
   it.each(['Q4_0', 'Q2_K', 'Q3_K_M', 'Q6_K'] as const)('makes the same bytes in every way, as %s', async (to) => {
     const { file, statistics } = caseOf('made up');
     // Each matrix once in each type that it has in any layer: mixtures give more bits to some layers.
-    const all = { to, method: 'gptq', data: statistics, rules } as const;
+    const all = { to, method: 'gptq', moments: statistics, rules } as const;
     const codesOf = async (choices: QuantizeModelOptions) =>
       (await planModel(file, choices as typeof all)).tensors.filter(
         ({ name, shape, to: type }) => name.startsWith('blk.') && shape.length > 1 && type !== 'F16',
@@ -249,7 +249,7 @@ describe('quantizeModel with gptq', () => {
 
   it.each(['made up', 'storyteller'] as const)('loses less with the largest inputs first: %s', async (name) => {
     const { file, statistics } = caseOf(name);
-    const options = { to: 'Q4_0', method: 'gptq', data: statistics, rules, workers: 0 } as const;
+    const options = { to: 'Q4_0', method: 'gptq', moments: statistics, rules, workers: 0 } as const;
     const sums = [];
     for (const made of [await fedBack(name, 'Q4_0'), await quantizeModel(file, { ...options, order: 'stored' })]) {
       const outputs = outputsOf(made);
@@ -265,9 +265,9 @@ describe('quantizeModel with gptq', () => {
     const ids = drawn(512, 5);
     const statistics = await calibrateModel(folder, ids, { chunkSize, moments: true });
     const options = { to: 'Q4_0', method: 'gptq', missingBytes: 'keep', workers: 0 } as const;
-    const fromFolder = await quantizeModel(folder, { ...options, data: statistics });
+    const fromFolder = await quantizeModel(folder, { ...options, moments: statistics });
     const gguf = await (await quantizeModel(folder, { to: 'F32', missingBytes: 'keep' })).bytes();
-    const fromFile = await quantizeModel(gguf, { ...options, data: statistics });
+    const fromFile = await quantizeModel(gguf, { ...options, moments: statistics });
     expect(outputsOf(fromFolder).length).toBe(29);
     expect(outputsOf(fromFile)).toEqual(expect.arrayContaining(outputsOf(fromFolder)));
   });
@@ -277,7 +277,7 @@ describe('quantizeModel with gptq', () => {
     const made = await quantizeModel(file, {
       to: 'Q4_K_M',
       method: 'gptq',
-      data: statistics,
+      moments: statistics,
       rules: [{ match: 'blk.0.ffn_up', to: 'IQ4_XS' }],
       workers: 0,
     });
@@ -290,7 +290,7 @@ describe('quantizeModel with gptq', () => {
 
   it('says that a better search hardly changes it', async () => {
     const { file, statistics } = caseOf('storyteller');
-    const options = { to: 'Q4_K_M', method: 'gptq', data: statistics, rules, workers: 0 } as const;
+    const options = { to: 'Q4_K_M', method: 'gptq', moments: statistics, rules, workers: 0 } as const;
     const best = await quantizeModel(file, { ...options, search: 'best' });
     const usual = await fedBack('storyteller', 'Q4_K_M');
     const fed = outputsOf(usual).map(({ name }) => name);
@@ -307,22 +307,22 @@ describe('quantizeModel with gptq', () => {
       expect(quantizeModel(file, { to, ...options } as Parameters<typeof quantizeModel>[1])).rejects.toMatchObject(
         problem,
       );
-    await rejects({ method: 'gptq' }, { option: 'data' });
+    await rejects({ method: 'gptq' }, { option: 'moments' });
     await rejects({ method: 'best' }, { option: 'method' });
-    await rejects({ data: statistics }, { option: 'data' });
+    await rejects({ moments: statistics }, { option: 'moments' });
     await rejects({ damping: 0.1 }, { option: 'damping' });
     await rejects({ order: 'stored' }, { option: 'order' });
-    await rejects({ method: 'gptq', data: statistics, order: 'rising' }, { option: 'order' });
-    await rejects({ method: 'gptq', data: statistics, damping: -1 }, { option: 'damping' });
-    await rejects({ method: 'gptq', data: statistics, damping: 11 }, { option: 'damping' });
-    await rejects({ method: 'gptq', data: { moments: 1 } }, { option: 'data' });
-    await rejects({ to: 'copy', method: 'gptq', data: statistics }, { option: 'method' });
+    await rejects({ method: 'gptq', moments: statistics, order: 'rising' }, { option: 'order' });
+    await rejects({ method: 'gptq', moments: statistics, damping: -1 }, { option: 'damping' });
+    await rejects({ method: 'gptq', moments: statistics, damping: 11 }, { option: 'damping' });
+    await rejects({ method: 'gptq', moments: { moments: 1 } }, { option: 'moments' });
+    await rejects({ to: 'copy', method: 'gptq', moments: statistics }, { option: 'method' });
     const withoutMoments = await calibrateModel(file, drawn(64, 1), { chunkSize });
     expect(withoutMoments.moments).toBeUndefined();
-    await rejects({ method: 'gptq', data: withoutMoments }, { option: 'data' });
-    await rejects({ method: 'gptq', data: new Blob([await statistics.bytes()]) }, { code: 'BAD_FILE' });
-    await rejects({ method: 'gptq', data: new Blob([file]) }, { code: 'BAD_FILE' });
-    await rejects({ method: 'gptq', data: caseOf('storyteller').statistics }, { code: 'BAD_FILE' });
+    await rejects({ method: 'gptq', moments: withoutMoments }, { option: 'moments' });
+    await rejects({ method: 'gptq', moments: new Blob([await statistics.bytes()]) }, { code: 'BAD_FILE' });
+    await rejects({ method: 'gptq', moments: new Blob([file]) }, { code: 'BAD_FILE' });
+    await rejects({ method: 'gptq', moments: caseOf('storyteller').statistics }, { code: 'BAD_FILE' });
   });
 
   it('damps more, or fails with the name of the weight', async () => {
@@ -345,14 +345,14 @@ describe('quantizeModel with gptq', () => {
       h[1] = large;
       h[n] = large;
     });
-    const made = await quantizeModel(file, { ...options, data: indefinite });
+    const made = await quantizeModel(file, { ...options, moments: indefinite });
     const note = made.report.notes.find(({ kind }) => kind === 'dampedMore');
     expect(note).toMatchObject({ tensors: ['blk.1.attn_output.weight'] });
     expect(note?.damping).toBeGreaterThan(0.01);
     const holed = changed((h) => {
       h[5] = Number.NaN;
     });
-    await expect(quantizeModel(file, { ...options, data: holed })).rejects.toMatchObject({
+    await expect(quantizeModel(file, { ...options, moments: holed })).rejects.toMatchObject({
       code: 'BAD_FILE',
       tensor: 'blk.1.attn_output.weight',
     });
@@ -360,7 +360,7 @@ describe('quantizeModel with gptq', () => {
     for (const value of [Number.NaN, Number.POSITIVE_INFINITY]) {
       const bytes = good.slice();
       new Float32Array(bytes.buffer, held.byteOffset, 6).fill(value);
-      await expect(quantizeModel(file, { ...options, data: new Blob([bytes]) })).rejects.toMatchObject({
+      await expect(quantizeModel(file, { ...options, moments: new Blob([bytes]) })).rejects.toMatchObject({
         code: 'BAD_FILE',
         tensor: 'blk.1.attn_output.weight',
       });
@@ -372,14 +372,14 @@ describe('quantizeModel with gptq', () => {
       const at = text.indexOf(change, text.indexOf('"blk.1.attn_output.weight.heldBack":'));
       const bytes = good.slice();
       bytes.set(new TextEncoder().encode(other), at);
-      await expect(quantizeModel(file, { ...options, data: new Blob([bytes]) })).rejects.toMatchObject({
+      await expect(quantizeModel(file, { ...options, moments: new Blob([bytes]) })).rejects.toMatchObject({
         code: 'BAD_FILE',
         tensor: 'blk.1.attn_output.weight',
         message: expect.stringContaining('held-back'),
       });
     }
     const cut = new Blob([good.subarray(0, good.length - 4)]);
-    await expect(quantizeModel(file, { ...options, data: cut })).rejects.toMatchObject({ code: 'BAD_FILE' });
+    await expect(quantizeModel(file, { ...options, moments: cut })).rejects.toMatchObject({ code: 'BAD_FILE' });
   });
 });
 
@@ -488,7 +488,7 @@ describe('calibrateModel with moments', () => {
     const ids = drawn(1.5 * chunkSize, 9);
     const statistics = await calibrateModel(file, ids, { chunkSize, moments: true });
     expect(statistics).toMatchObject({ chunks: 2, heldBackChunks: 0 });
-    const made = await quantizeModel(file, { to: 'Q4_0', method: 'gptq', data: statistics, workers: 0 });
+    const made = await quantizeModel(file, { to: 'Q4_0', method: 'gptq', moments: statistics, workers: 0 });
     expect(made.report.notes.find(({ kind }) => kind === 'notHeldBack')?.tensors?.length).toBe(22);
     const rejects = async (options: object, problem: object) =>
       expect(calibrateModel(file, ids, { chunkSize, moments: true, ...options })).rejects.toMatchObject(problem);
@@ -505,7 +505,7 @@ describe('calibrateModel with moments', () => {
     const statistics = await calibrateModel(file, drawn(64, 1), { chunkSize, moments: true, output });
     expect(statistics.moments).toMatchObject({ path, size: (await readFile(path)).length });
     await expect(statistics.moments!.bytes()).rejects.toThrow(TypeError);
-    const made = await quantizeModel(file, { to: 'Q4_0', method: 'gptq', data: statistics, workers: 0 });
+    const made = await quantizeModel(file, { to: 'Q4_0', method: 'gptq', moments: statistics, workers: 0 });
     expect(outputsOf(made).length).toBe(22);
     await expect(calibrateModel(file, drawn(64, 1), { chunkSize, moments: true, output })).rejects.toMatchObject({
       code: 'EXISTS',

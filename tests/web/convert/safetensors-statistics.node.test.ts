@@ -50,7 +50,7 @@ describe('integers of a folder by data', () => {
   /** Results by their options, for tests that look at the same. */
   const results = new Map<string, Promise<QuantizeModelResult>>();
   function made(options: Partial<QuantizeModelOptions>): Promise<QuantizeModelResult> {
-    const { data, importance, ...plain } = options;
+    const { moments: data, importance, ...plain } = options;
     const key = JSON.stringify([plain, data === undefined, importance === undefined]);
     const isShared = (data === undefined || data === statistics) && (importance === undefined || importance === matrix);
     const result =
@@ -81,9 +81,9 @@ describe('integers of a folder by data', () => {
       return found as NonNullable<typeof found>;
     };
     const plain = await kl({ range: 'mse' });
-    const fed = await kl({ method: 'gptq', data: statistics });
+    const fed = await kl({ method: 'gptq', moments: statistics });
     expect(fed.value + 2 * Math.hypot(plain.error, fed.error)).toBeLessThan(plain.value);
-    const outputs = outputsOf(await made({ scheme, method: 'gptq', data: statistics }));
+    const outputs = outputsOf(await made({ scheme, method: 'gptq', moments: statistics }));
     expect(outputs.length).toBe(28);
     for (const { name, before, after } of outputs) expect(after, name).toBeLessThan(before);
   });
@@ -125,7 +125,7 @@ describe('integers of a folder by data', () => {
     { to: 'int8', granularity, scheme: 'symmetric' },
     { to: 'int8', granularity: { kind: 'per-channel' }, scheme: 'asymmetric', packed: false },
   ] as const)('makes the same bytes in every way: %o', async (options) => {
-    for (const more of [{ importance: matrix }, { method: 'gptq', data: statistics }] as const) {
+    for (const more of [{ importance: matrix }, { method: 'gptq', moments: statistics }] as const) {
       const bytes = await (await made({ ...options, ...more })).bytes();
       for (const other of [{ workers: 2 }, { core: { simd: 'off' as const } }]) {
         const same = await (await made({ ...options, ...more, ...other })).bytes();
@@ -139,7 +139,7 @@ describe('integers of a folder by data', () => {
     { to: 'int8', granularity: { kind: 'per-channel' }, scheme: 'symmetric', packed: false },
   ] as const)('reports errors of outputs on held-back data: %o', async (options) => {
     const moments = await (statistics.moments as NonNullable<ModelStatistics['moments']>).bytes();
-    const fed = await made({ ...options, method: 'gptq', data: statistics });
+    const fed = await made({ ...options, method: 'gptq', moments: statistics });
     const bytes = await fed.bytes();
     for (const [name, entry] of [
       ['model.layers.0.self_attn.v_proj.weight', 'blk.0.attn_q.weight'],
@@ -187,19 +187,19 @@ describe('integers of a folder by data', () => {
   it('refuses wrong options and data', async () => {
     const rejects = (options: object, problem: object) => expect(made(options)).rejects.toMatchObject(problem);
     const data = statistics;
-    await rejects({ method: 'gptq' }, { option: 'data' });
-    await rejects({ data }, { option: 'data' });
+    await rejects({ method: 'gptq' }, { option: 'moments' });
+    await rejects({ moments: data }, { option: 'moments' });
     await rejects({ damping: 0.1 }, { option: 'damping' });
     await rejects({ importance: 7 }, { option: 'importance' });
     await rejects({ importance: matrix, range: 'min-max' }, { option: 'range' });
-    await rejects({ method: 'gptq', data, range: 'entropy' }, { option: 'range' });
+    await rejects({ method: 'gptq', moments: data, range: 'entropy' }, { option: 'range' });
     await rejects({ to: 'float16', granularity: undefined, importance: matrix }, { option: 'importance' });
-    await rejects({ to: 'float8e4m3fn', granularity: undefined, method: 'gptq', data }, { option: 'method' });
+    await rejects({ to: 'float8e4m3fn', granularity: undefined, method: 'gptq', moments: data }, { option: 'method' });
     await rejects({ to: 'copy', granularity: undefined, importance: matrix }, { option: 'importance' });
     await rejects({ importance: new Blob([new Uint8Array(64)]) }, { code: 'BAD_FILE' });
-    await rejects({ method: 'gptq', data: matrix }, { code: 'BAD_FILE' });
+    await rejects({ method: 'gptq', moments: matrix }, { code: 'BAD_FILE' });
     await rejects(
-      { method: 'gptq', data: new Blob([await readFile(join(source, 'model.safetensors'))]) },
+      { method: 'gptq', moments: new Blob([await readFile(join(source, 'model.safetensors'))]) },
       { code: 'BAD_FILE' },
     );
     // Statistics of another model: other columns, and other names.
@@ -217,11 +217,11 @@ describe('integers of a folder by data', () => {
   });
 
   it('plans the same sizes', async () => {
-    const plan = await planModel(source, { to: 'int4', granularity, method: 'gptq', data: statistics });
+    const plan = await planModel(source, { to: 'int4', granularity, method: 'gptq', moments: statistics });
     const plain = await planModel(source, { to: 'int4', granularity });
     expect(plan.totals).toEqual(plain.totals);
     expect(plan.quantizationConfig).toMatchObject({ config_groups: { group_0: { weights: { observer: 'mse' } } } });
-    const result = await made({ method: 'gptq', data: statistics });
+    const result = await made({ method: 'gptq', moments: statistics });
     expect((await result.bytes()).length).toBe(plan.totals.bytesAfter);
   });
 });

@@ -151,9 +151,9 @@ describe.each(pairs)('the modules of the $build build', ({ small, large }) => {
 
   it('pass errors on in one of them alone', () => {
     const granularity = { kind: 'per-channel', axis: 0 } as const;
-    const options = { shape: [2, 2], granularity, hessian: Float32Array.of(2, 1, 1, 3) };
+    const options = { shape: [2, 2], granularity, moments: Float32Array.of(2, 1, 1, 3) };
     const call = () => small.quantize([1, 2, 3, 4.5], options);
-    expectRefusal(call, RangeError, 'hessian');
+    expectRefusal(call, RangeError, 'moments');
     expect(call).toThrow('load({ blocks: true })');
     expect(large.quantize([1, 2, 3, 4.5], options).output).toBeDefined();
   });

@@ -3,7 +3,7 @@
 import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import * as ort from 'onnxruntime-web';
 import {
   calibrateModel,
@@ -86,11 +86,11 @@ async function outputOf(file: Uint8Array): Promise<Float32Array> {
 
 const squared = (a: Float32Array, b: Float32Array) => a.reduce((sum, v, i) => sum + (v - (b[i] as number)) ** 2, 0);
 
+const drawn = Array.from({ length: 8 }, (_, i) => ({ x: rows(50, 100 + 2 * i), ids }));
 let statistics: ModelStatistics;
 let expected: Float32Array;
 beforeAll(async () => {
-  const samples = Array.from({ length: 8 }, (_, i) => ({ x: rows(50, 100 + 2 * i), ids }));
-  statistics = await calibrateModel(network, samples, { moments: true });
+  statistics = await calibrateModel(network, drawn, { moments: true });
   expected = await outputOf(network);
 });
 
@@ -112,11 +112,26 @@ const targets: readonly Target[] = [
 ];
 
 describe('statistics of ONNX models', () => {
+  it('are taken as they are by `importance`, in memory or written, and refused in the place of others', async () => {
+    const made = async (options: object) =>
+      (await quantizeModel(network, { to: 'q4', workers: 0, ...options })).bytes();
+    const expected = await made({ importance: await statistics.blob() });
+    expect(Buffer.compare(await made({ importance: statistics }), expected)).toBe(0);
+    const output = join(await mkdtemp(join(tmpdir(), 'scalepoint-statistics-')), 's.gguf');
+    const written = await calibrateModel(network, drawn, { output });
+    expect(Buffer.compare(await made({ importance: written }), expected)).toBe(0);
+    await rm(dirname(output), { recursive: true });
+    const refused = { code: 'BAD_FILE', message: expect.stringMatching(/importance matrix.*second moments/) };
+    await expect(made({ method: 'gptq', moments: await statistics.blob() })).rejects.toMatchObject(refused);
+    const moments = (await statistics.moments?.blob()) as Blob;
+    await expect(made({ importance: moments })).rejects.toMatchObject({ code: 'BAD_FILE', hint: { kind: 'try' } });
+  });
+
   it.each(targets)('lose less of outputs: $to $zeroPoints', async (target) => {
     const options = { ...target, workers: 0 } as const;
     const mse = await quantizeModel(network, { ...options, range: 'mse' });
     const weighted = await quantizeModel(network, { ...options, importance: await statistics.blob() });
-    const fed = await quantizeModel(network, { ...options, method: 'gptq', data: statistics });
+    const fed = await quantizeModel(network, { ...options, method: 'gptq', moments: statistics });
     const [plain, important, passed] = await Promise.all(
       [mse, weighted, fed].map(async (made) => squared(expected, await outputOf(await made.bytes()))),
     );
@@ -139,7 +154,7 @@ describe('statistics of ONNX models', () => {
     'have errors of outputs on the sample that was held back: %s',
     async (to) => {
       expect(statistics).toMatchObject({ chunks: 8, heldBackChunks: 1 });
-      const made = await quantizeModel(network, { to, method: 'gptq', data: statistics, workers: 0 });
+      const made = await quantizeModel(network, { to, method: 'gptq', moments: statistics, workers: 0 });
       const [w, q] = [await readFloats(network, 'first'), await readFloats(await made.bytes(), 'first')];
       expect(q.shape).toEqual(w.shape);
       const [inputs, outputs] = w.shape as [number, number];
@@ -172,7 +187,7 @@ describe('statistics of ONNX models', () => {
   it.each(['int8-weights', 'uint8-weights', 'q8', 'int8', 'q8-blocks', 'q4f16', 'q2f16'] as const)(
     'passes errors on in %s',
     async (to) => {
-      const options = { to, method: 'gptq', data: statistics, workers: 0 } as const;
+      const options = { to, method: 'gptq', moments: statistics, workers: 0 } as const;
       const fed = await quantizeModel(network, options);
       const named = outputsOf(fed);
       // A table that is looked up has one scale in integers.
@@ -194,7 +209,7 @@ describe('statistics of ONNX models', () => {
   it.each([...targets, { to: 'int8-weights' }, { to: 'q8' }, { to: 'q4f16' }] as readonly Target[])(
     'makes the same bytes in every way: $to $zeroPoints',
     async (target) => {
-      const options = { ...target, method: 'gptq', data: statistics } as const;
+      const options = { ...target, method: 'gptq', moments: statistics } as const;
       const bytes = await (await quantizeModel(network, { ...options, workers: 0 })).bytes();
       const others = [
         { ...options, workers: 2, data: new Blob([(await statistics.moments?.bytes()) as Uint8Array<ArrayBuffer>]) },
@@ -249,16 +264,16 @@ describe('statistics of ONNX models', () => {
     }
     const data = new Blob([momentsFile([{ names: ['w', 'v'], columns: inputs, moments }], 100)]);
     for (const to of ['q4', 'int8-weights', 'int4-weights'] as const) {
-      const options = { to, method: 'gptq', data, rules: [{ match: '^v$', keep: true as const }] } as const;
+      const options = { to, method: 'gptq', moments: data, rules: [{ match: '^v$', keep: true as const }] } as const;
       const whole = await (await quantizeModel(model, { ...options, workers: 0 })).bytes();
       const inWorkers = await (await quantizeModel(model, { ...options, workers: 2 })).bytes();
       expect(Buffer.compare(inWorkers, whole)).toBe(0);
-      expect(outputsOf(await quantizeModel(model, { to, method: 'gptq', data, workers: 2 })).length).toBe(2);
+      expect(outputsOf(await quantizeModel(model, { to, method: 'gptq', moments: data, workers: 2 })).length).toBe(2);
     }
   });
 
   it('names weights without statistics, and why', async () => {
-    const made = await quantizeModel(network, { to: 'int8-weights', method: 'gptq', data: statistics, workers: 0 });
+    const made = await quantizeModel(network, { to: 'int8-weights', method: 'gptq', moments: statistics, workers: 0 });
     const note = made.report.notes.find(({ kind }) => kind === 'noStatistics');
     expect(note).toMatchObject({ tensors: ['words'], reasons: [{ kind: 'readBy', operator: 'Gather' }] });
     const convolution = onnx.model({
@@ -274,7 +289,7 @@ describe('statistics of ONNX models', () => {
     const samples = [{ x: { data: onnx.weights(288, 3, 1), shape: [1, 8, 6, 6] } }];
     const some = await calibrateModel(convolution, samples, { moments: true });
     for (const to of ['int8-weights', 'q8'] as const) {
-      const { notes } = await planModel(convolution, { to, method: 'gptq', data: some });
+      const { notes } = await planModel(convolution, { to, method: 'gptq', moments: some });
       expect(notes.find(({ kind }) => kind === 'noStatistics')).toMatchObject({
         tensors: ['w'],
         reasons: [{ kind: 'readBy', operator: 'Conv' }],
@@ -283,7 +298,7 @@ describe('statistics of ONNX models', () => {
     // A weight that was not calibrated.
     const moments = Float32Array.from({ length: width * width }, (_, i) => (i % (width + 1) === 0 ? 1 : 0));
     const data = new Blob([momentsFile([{ names: ['first'], columns: width, moments }], 10)]);
-    const { notes } = await planModel(network, { to: 'q4', method: 'gptq', data });
+    const { notes } = await planModel(network, { to: 'q4', method: 'gptq', moments: data });
     expect(notes.find(({ kind }) => kind === 'noImportance')).toMatchObject({ tensors: ['second', 'table'] });
     expect(notes.find(({ kind }) => kind === 'noFeedback')).toMatchObject({ tensors: ['second', 'table'] });
   });
@@ -296,7 +311,7 @@ describe('statistics of ONNX models', () => {
     const unit = (n: number) => Float32Array.from({ length: n * n }, (_, i) => (i % (n + 1) === 0 ? 1 : 0));
     const file = (name: string, n: number, moments = unit(n)) => ({
       method: 'gptq',
-      data: new Blob([momentsFile([{ names: [name], columns: n, moments }], 10)]),
+      moments: new Blob([momentsFile([{ names: [name], columns: n, moments }], 10)]),
     });
     // Of another model: other names, or another number of inputs; the outputs of a weight are not its inputs.
     await rejects(file('other', width), { code: 'BAD_FILE' });
@@ -307,18 +322,18 @@ describe('statistics of ONNX models', () => {
     holed[5] = Number.NaN;
     await rejects(file('first', width, holed), { code: 'BAD_FILE', tensor: 'first' });
     const importance = await statistics.blob();
-    await rejects({ data: statistics }, { option: 'data' });
-    await rejects({ method: 'gptq' }, { option: 'data' });
+    await rejects({ moments: statistics }, { option: 'moments' });
+    await rejects({ method: 'gptq' }, { option: 'moments' });
     await rejects({ damping: 0.1 }, { option: 'damping' });
     await rejects({ importance, range: 'min-max' }, { option: 'range' });
     await rejects({ to: 'int8-weights', importance, range: 'entropy' }, { option: 'range' });
     await rejects(
-      { to: 'int8-weights', method: 'gptq', data: statistics, range: { percentile: 99 } },
+      { to: 'int8-weights', method: 'gptq', moments: statistics, range: { percentile: 99 } },
       { option: 'range' },
     );
     for (const to of ['fp16', 'bnb4']) {
       await rejects({ to, importance }, { option: 'importance' });
-      await rejects({ to, method: 'gptq', data: statistics }, { option: 'method' });
+      await rejects({ to, method: 'gptq', moments: statistics }, { option: 'method' });
     }
     await rejects({ importance: new Blob([network]) }, { code: 'BAD_FILE' });
     // The range that it has anyway.
@@ -341,7 +356,7 @@ describe('the network that reads digits', () => {
       return squared(scores, await scoresOf(await made.bytes()));
     };
     const mse = await errorOf({ range: 'mse' });
-    expect(await errorOf({ method: 'gptq', data: collected })).toBeLessThan(0.7 * mse);
+    expect(await errorOf({ method: 'gptq', moments: collected })).toBeLessThan(0.7 * mse);
   });
 });
 
@@ -375,8 +390,8 @@ describe.skipIf(samples === undefined || !existsSync(story))('the exported story
       { moments: true },
     );
     const mse = await klOf({ range: 'mse' });
-    const own = await klOf({ method: 'gptq', data: new Blob([moments.file()]) });
-    const fed = await klOf({ method: 'gptq', data: collected });
+    const own = await klOf({ method: 'gptq', moments: new Blob([moments.file()]) });
+    const fed = await klOf({ method: 'gptq', moments: collected });
     expect(Math.abs(own.value / fed.value - 1)).toBeLessThan(0.1);
     expect(fed.value).toBeLessThan(0.75 * mse.value);
   });

@@ -27,7 +27,7 @@ function detached(): Uint8Array<ArrayBuffer> {
 type Input = 'https://' | Uint8Array<ArrayBuffer>;
 const calls: Readonly<Record<string, (file: Input) => Promise<unknown>>> = {
   importance: (importance) => planModel(llama, { to: 'Q4_K_M', importance }),
-  data: (data) => planModel(llama, { to: 'Q8_0', method: 'gptq', data }),
+  data: (data) => planModel(llama, { to: 'Q8_0', method: 'gptq', moments: data }),
   ranges: (ranges) => planModel(product, { to: 'int8-static', ranges }),
   'run.inputs': (inputs) => compareModels(product, product, { run: { inputs }, ...one }),
   'run.inputs["x"]': (x) => compareModels(product, product, { run: { inputs: { x } }, ...one }),
@@ -75,8 +75,8 @@ describe('handles', () => {
 
   it('are taken for data', async () => {
     const file = handle((await moments?.moments?.bytes()) as Uint8Array<ArrayBuffer>, 'moments.safetensors');
-    const given = await made(llama, { to: 'Q8_0', method: 'gptq', data: file });
-    expect(given).toEqual(await made(llama, { to: 'Q8_0', method: 'gptq', data: moments }));
+    const given = await made(llama, { to: 'Q8_0', method: 'gptq', moments: file });
+    expect(given).toEqual(await made(llama, { to: 'Q8_0', method: 'gptq', moments: moments }));
   });
 
   it('are taken for ranges', async () => {

@@ -125,7 +125,7 @@ function keptPattern({ kept }: ModelChoice): string | undefined {
 function statisticsOptions(format: ModelFormat, { to, statistics }: ModelChoice): Record<string, unknown> {
   if (statistics === undefined || !takesStatistics(format, to)) return {};
   const { file, method } = statistics;
-  return method === 'gptq' ? { method, data: file } : { importance: file };
+  return method === 'gptq' ? { method, moments: file } : { importance: file };
 }
 
 /** True if the codes of a target may depend on statistics. */
@@ -193,7 +193,7 @@ const quoted = (text: string) => (/^[\w./:=,+-]+$/.test(text) ? text : `'${text.
 function statisticsWords({ statistics }: ModelChoice): readonly string[] {
   if (statistics === undefined) return [];
   const name = quoted(statistics.file.name);
-  return statistics.method === 'gptq' ? ['--method gptq', `--data ${name}`] : [`--imatrix ${name}`];
+  return statistics.method === 'gptq' ? ['--method gptq', `--moments ${name}`] : [`--imatrix ${name}`];
 }
 
 /** The choices as a command line, in parts that belong together: a flag with its value. */

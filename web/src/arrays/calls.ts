@@ -31,7 +31,7 @@ export const variantNames = [
 
 /** Names of options by call. Those with a point are members of options, for hints. */
 export const callOptions = {
-  quantize: [...variantNames, 'hessian', 'damping', 'order', 'shape', 'from', 'out', 'errors', 'packed'],
+  quantize: [...variantNames, 'moments', 'damping', 'order', 'shape', 'from', 'out', 'errors', 'packed'],
   quantizeBlocks: ['shape', 'from', 'weights', 'search', 'out'],
   quantizeCodebook: ['codebook', 'blockSize', 'range', 'absmaxType', 'shape', 'from', 'out', 'codebook.learn'],
   castFloat: ['saturate', 'from', 'out'],

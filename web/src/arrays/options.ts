@@ -88,7 +88,7 @@ export interface QuantizeOptions extends ParameterOptions {
   /**
    * For range 'mse': the weight of the squared errors of each column, the last dimension of the shape: finite, at least 0. The weighted
    * error is at most that of the same range without importance.
-   * @defaultValue equal importance; with `hessian`, its diagonal
+   * @defaultValue equal importance; with `moments`, its diagonal
    */
   importance?: Float32Array | undefined;
   /**
@@ -100,15 +100,15 @@ export interface QuantizeOptions extends ParameterOptions {
    * 16 K² bytes of memory besides the matrix for K inputs. Needs `load({ blocks: true })`.
    * @defaultValue each weight is rounded to the nearest
    */
-  hessian?: Float32Array | undefined;
+  moments?: Float32Array | undefined;
   /**
-   * For `hessian`: the share of the mean of its diagonal that is added to it, from 0 to 10. If the sum is not positive definite, ten times
+   * For `moments`: the share of the mean of its diagonal that is added to it, from 0 to 10. If the sum is not positive definite, ten times
    * as much is tried, up to 10; `output.damping` is what was used.
    * @defaultValue 0.01
    */
   damping?: number | undefined;
   /**
-   * For `hessian`: the order in which columns are rounded. 'falling': groups with the largest inputs first, and so within groups.
+   * For `moments`: the order in which columns are rounded. 'falling': groups with the largest inputs first, and so within groups.
    * 'stored': from left to right.
    * @defaultValue 'falling'
    */

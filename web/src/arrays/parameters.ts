@@ -130,7 +130,7 @@ export function writable(scale: Float32Array<ArrayBuffer>, zeroPoint: Int32Array
 /** See Scalepoint.chooseQuantizationParameters. */
 export function chooseParameters(core: Core, x: FloatInput, options: QuantizeOptions): NewParameters {
   checkOptionsOf('quantize', options);
-  if (options.hessian !== undefined) throw rangeError('hessian', { kind: 'absent' }, options.hessian);
+  if (options.moments !== undefined) throw rangeError('moments', { kind: 'absent' }, options.moments);
   const source = sourceOf(core, x, options.from, 'x');
   const job = jobOf(options, source.length, source.shape);
   const { layout, spec } = job;

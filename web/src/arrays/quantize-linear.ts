@@ -8,9 +8,9 @@ import { type Expected, mention, ofType, onlyWith } from '../core/option-problem
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
 import { checkOptionsOf } from './calls.js';
 import { ErrorSum, withSums } from './error-sum.js';
-import type { HessianOptions } from './hessian.js';
 import { type Job, jobOf } from './job.js';
 import { type Runs, runsOf } from './layout.js';
+import type { MomentsOptions } from './moments.js';
 import type { QuantizeOptions } from './options.js';
 import { PackedSink } from './pack.js';
 import { failQuantizing, findParameters, withParameters } from './parameters.js';
@@ -18,20 +18,20 @@ import { checkApart, Sink, type Sinks } from './sink.js';
 import { type FloatInput, type Source, sourceOf, withResident, withWhole } from './source.js';
 import { type CodeArray, type LinearQuantizedTensor, plain } from './tensor.js';
 
-type QuantizeByHessian = typeof import('./hessian.js').quantizeByHessian;
-let byHessian: QuantizeByHessian | undefined;
+type QuantizeByMoments = typeof import('./moments.js').quantizeByMoments;
+let byMoments: QuantizeByMoments | undefined;
 
-/** Loads the code for `hessian`, which is apart from the rest because only the large module has its calls. */
-export async function loadHessian(): Promise<void> {
-  const { quantizeByHessian } = await import('./hessian.js');
-  byHessian = quantizeByHessian;
+/** Loads the code for `moments`, which is apart from the rest because only the large module has its calls. */
+export async function loadMoments(): Promise<void> {
+  const { quantizeByMoments } = await import('./moments.js');
+  byMoments = quantizeByMoments;
 }
 
-/** True with a `hessian`. @throws RangeError for options that only it has */
-function hasHessian(options: QuantizeOptions): options is HessianOptions {
-  if (options.hessian !== undefined) return true;
+/** True with `moments`. @throws RangeError for options that only it has */
+function hasMomentsOption(options: QuantizeOptions): options is MomentsOptions {
+  if (options.moments !== undefined) return true;
   for (const name of ['damping', 'order'] as const) {
-    if (options[name] !== undefined) throw rangeError(name, onlyWith('hessian'));
+    if (options[name] !== undefined) throw rangeError(name, onlyWith('moments'));
   }
   return false;
 }
@@ -86,14 +86,14 @@ export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptio
   const sinks = { codes, scale, zeroPoint };
   const runs = job.range.kind === 'min-max' && source.length > 0 ? runsOf(layout) : undefined;
   let output: OutputErrors | undefined;
-  if (hasHessian(options)) {
-    if (!isModelsModule(core.module) || byHessian === undefined) {
-      throw rangeError('hessian', { kind: 'absent' }, options.hessian, {
+  if (hasMomentsOption(options)) {
+    if (!isModelsModule(core.module) || byMoments === undefined) {
+      throw rangeError('moments', { kind: 'absent' }, options.moments, {
         kind: 'load',
         option: mention('blocks', true),
       });
     }
-    output = byHessian(core, source, job, options, sinks, errors);
+    output = byMoments(core, source, job, options, sinks, errors);
   } else if (errors !== undefined) quantizeMeasured(core, source, job, sinks, errors);
   else if (runs !== undefined && runs.run <= tileSize) quantizeRuns(core, source, job.spec, runs, sinks);
   else quantizeInPasses(core, source, job, sinks, undefined);

@@ -15,7 +15,7 @@ import { type FloatInput, type HalfFormat, type Source, sourceOf, withWhole } fr
 /** A variant of `sweep`: options of `quantize`, without those about the input and the output. */
 export type SweepVariant = Omit<
   QuantizeOptions,
-  'shape' | 'from' | 'out' | 'errors' | 'packed' | 'hessian' | 'damping' | 'order'
+  'shape' | 'from' | 'out' | 'errors' | 'packed' | 'moments' | 'damping' | 'order'
 >;
 
 /** Options of `sweep`. */

@@ -120,7 +120,7 @@ export interface LinearQuantizedTensor<Data extends CodeArray | WasmArray = Code
   readonly scale: Float32Array;
   /** One zero point per scale. */
   readonly zeroPoint: Int32Array;
-  /** With the option `hessian`: errors of outputs, and the damping that was used. */
+  /** With the option `moments`: errors of outputs, and the damping that was used. */
   readonly output?: OutputErrors | undefined;
 }
 

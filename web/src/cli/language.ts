@@ -247,7 +247,7 @@ export async function calibrate(args: string[]): Promise<number> {
             : `no ${unit} held back`;
           lines.push(
             `${path}: second moments, ${held}, ${formatBytes(second.size)}`,
-            `quantize with them: scalepoint ${printable(input.name)} --to ${blocks} --method gptq --data ${path}`,
+            `quantize with them: scalepoint ${printable(input.name)} --to ${blocks} --method gptq --moments ${path}`,
           );
         }
         if (third !== undefined) {

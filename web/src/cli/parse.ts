@@ -13,6 +13,7 @@ import {
   ruleFrom,
   whole,
 } from '../tooling.js';
+import { calibrateFlags, compareFlags, evaluateFlags, inspectFlags, quantizeFlags } from './flags.js';
 import { UsageError } from './process.js';
 import { asUsage, usageError, wrongFlag } from './wording.js';
 
@@ -28,13 +29,23 @@ interface OptionToken {
   readonly inlineValue?: boolean | undefined;
 }
 
+/** A command that has a flag. */
+function commandOf(flag: string): string | undefined {
+  const flags = { inspect: inspectFlags, quantize: quantizeFlags, compare: compareFlags, calibrate: calibrateFlags };
+  return Object.entries({ ...flags, evaluate: evaluateFlags }).find(([, known]) => Object.hasOwn(known, flag))?.[0];
+}
+
 /** Fails if a flag is unknown, lacks its value, or has one that it does not take. @throws UsageError */
 function checkFlag(token: OptionToken, options: OptionsConfig): void {
   const { name, rawName, value, inlineValue } = token;
   const option = Object.hasOwn(options, name) ? options[name] : undefined;
   if (option === undefined) {
     const { names } = didYouMean(rawName.replace(/^-+/, ''), Object.keys(options));
-    const hint: Hint = { kind: 'didYouMean', names: names.map((known) => `--${known}`) };
+    const owner = commandOf(name);
+    const hint: Hint =
+      names.length === 0 && owner !== undefined
+        ? { kind: 'takenBy', call: `scalepoint ${owner}`, name: `--${name}` }
+        : { kind: 'didYouMean', names: names.map((known) => `--${known}`) };
     throw usageError({ option: rawName, expected: { kind: 'knownOption', names: [] }, got: undefined, hint });
   }
   if (option.type === 'boolean') {

@@ -469,7 +469,7 @@ export function calibrateUsage(): string {
     '  scalepoint ./model --to Q3_K_M --imatrix imatrix.gguf',
     '  scalepoint calibrate ./model --text calibration.txt --moments',
     '  scalepoint calibrate model.onnx --data samples.npz --moments -o model.stats',
-    '  scalepoint ./model --to Q4_K_M --method gptq --data imatrix.gguf.moments.safetensors',
+    '  scalepoint ./model --to Q4_K_M --method gptq --moments imatrix.gguf.moments.safetensors',
   ]);
 }
 

@@ -104,6 +104,6 @@ export async function estimateOpen(
     sampled++;
     return { ...tensor, source };
   });
-  const sums = await measureTensors(model, chosen, plan.data, options);
+  const sums = await measureTensors(model, chosen, plan.moments, options);
   return { ...reportOf(model, plan, sums.measures(chosen)), sampled };
 }

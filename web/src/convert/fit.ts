@@ -129,10 +129,10 @@ async function plannedTypes(opened: Opened, choices: PlanChoices, option: string
     return [{ to: ruled ?? keptName(format, own), tensor: own, bytes: bytesIn(own, mixtures) }];
   });
   // Add each smaller type.
-  let data = base.data;
+  let moments = base.moments;
   for (const to of types) {
     const plan = await planned(to);
-    data ??= plan.data;
+    moments ??= plan.moments;
     // Share the extra bytes of this plan's header among the tensors.
     const more = Math.max(0, Math.ceil((resultBytes(plan) - sum(plan) - otherBytes) / Math.max(1, names.length)));
     for (const [i, tensor] of plan.tensors.entries()) {
@@ -145,7 +145,7 @@ async function plannedTypes(opened: Opened, choices: PlanChoices, option: string
       if (isWorth && !list.some((known) => known.to === label)) list.push({ to: label, tensor, bytes });
     }
   }
-  return { format, found, otherBytes, data };
+  return { format, found, otherBytes, moments };
 }
 
 /** The name in rules for the type that a tensor got, which differs from the requested one if the rows do not fit that type. */
@@ -191,9 +191,9 @@ export async function measureOpen(
   options: WorkOptions,
   option = 'to',
 ): Promise<TypeTable> {
-  const { format, found, otherBytes, data } = await plannedTypes(opened, choices, option);
+  const { format, found, otherBytes, moments } = await plannedTypes(opened, choices, option);
   const all = found.flat().map(({ tensor }) => tensor);
-  const sums = await measureTensors(opened.model, all, data, options);
+  const sums = await measureTensors(opened.model, all, moments, options);
   let next = 0;
   const tensors = found.map((list): TensorTypes => {
     const [{ tensor }] = list as [PlannedType];

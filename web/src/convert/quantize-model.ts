@@ -65,7 +65,7 @@ export interface QuantizeModelResult {
 /** Options beside a plan. */
 type MoreOptions = FormatSidecars &
   ResultOptions &
-  Pick<FormatOptions, 'importance' | 'data' | 'ranges'> &
+  Pick<FormatOptions, 'importance' | 'moments' | 'ranges'> &
   Pick<PlanOptions, 'lora'>;
 
 /** True for a plan in place of options. */
@@ -105,7 +105,7 @@ function optionsOf(choices: QuantizeModelOptions | ModelPlan, more: MoreOptions)
  * @example await quantizeModel(file, JSON.parse(planText), { output });
  * @example await quantizeModel('model.onnx', { to: 'q4', minOutput: 0.999, run: { samples: { files: 'samples.npz' } }, output });
  * @param plan of `planModel` for the same file, also after JSON. A RangeError whose option is `plan` says how the file differs.
- * @param more options in addition to those of a plan; if the plan was saved, also `importance`, `data`, `ranges` and `lora`, because a saved
+ * @param more options in addition to those of a plan; if the plan was saved, also `importance`, `moments`, `ranges` and `lora`, because a saved
  *   plan names no files
  * @throws TypeError or RangeError naming the option. ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`, `UNSUPPORTED_DTYPE`, `IO`,
  *   `CHANGED`, `EXISTS`, `WORKER`, `OUT_OF_MEMORY`; `NON_FINITE` if a weight that becomes codes holds NaN or an infinity, `OVERFLOW` if a

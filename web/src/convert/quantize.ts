@@ -201,13 +201,13 @@ export async function quantizeOpen(
   const place = { overwrite, waiting, inputs: opened.inputs };
   let sinks: readonly ByteSink[] = [];
   let removeFolder = async () => {};
-  let data: ByteSource | undefined;
+  let moments: ByteSource | undefined;
   let runner: TileRunner | undefined;
   let failure: unknown;
   try {
-    // Open the data, the outputs, and start the workers.
-    data = plan.data === undefined ? undefined : await openWithin(waiting, plan.data);
-    const files = data === undefined ? model.files : [...model.files, data];
+    // Open the moments, the outputs, and start the workers.
+    moments = plan.moments === undefined ? undefined : await openWithin(waiting, plan.moments);
+    const files = moments === undefined ? model.files : [...model.files, moments];
     if (locationOf !== undefined) await clearIndex(others ?? [], locationOf, place);
     removeFolder = await folderFor(plan, output);
     sinks = await openSinks(plan, opened, options, called ?? usualOutput(plan.format), waiting);
@@ -240,7 +240,7 @@ export async function quantizeOpen(
     runner?.dispose(failure);
     for (const sink of sinks) await sink.discard(failure);
     if (failure !== undefined) await removeFolder();
-    await data?.close();
+    await moments?.close();
     waiting.end();
   }
 }

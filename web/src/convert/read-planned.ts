@@ -36,7 +36,7 @@ interface PlannedFloats {
 /** Writes the parts of one tensor into memory, one behind the other. Those that follow from the shape come last. */
 async function written(
   tensor: PlannedTensor,
-  { format, data }: Pick<FilePlan, 'format' | 'data'>,
+  { format, moments }: Pick<FilePlan, 'format' | 'moments'>,
   files: readonly ByteSource[],
   options: WorkOptions,
 ) {
@@ -49,7 +49,7 @@ async function written(
   });
   const plan: FilePlan = {
     format,
-    data,
+    moments,
     files: [{ suffix: '', size, segments }],
     tensors: [tensor],
     notes: [],
@@ -115,9 +115,9 @@ export async function readPlanned(
       }
       const parts = source === found.source ? found.parts : partsOf(source.shape, form);
       const waiting = waitingFor(own.signal);
-      const data = plan.data === undefined ? undefined : await openWithin(waiting, plan.data);
+      const statistics = plan.moments === undefined ? undefined : await openWithin(waiting, plan.moments);
       try {
-        const inputs = data === undefined ? files : [...files, data];
+        const inputs = statistics === undefined ? files : [...files, statistics];
         const { bytes, places, error } = await written({ ...found, source, parts }, plan, inputs, own);
         // The codes are read as a reader of the result does, which takes no shapes and names of types from parts.
         const stored: LogicalTensor = {
@@ -139,7 +139,7 @@ export async function readPlanned(
           error: error as ErrorMeasures,
         };
       } finally {
-        await data?.close();
+        await statistics?.close();
         waiting.end();
       }
     }),

@@ -15,7 +15,7 @@ interface SavablePlan {
   readonly options: {
     readonly rules?: readonly Rule[] | undefined;
     readonly importance?: unknown;
-    readonly data?: unknown;
+    readonly moments?: unknown;
     readonly ranges?: unknown;
     readonly lora?: readonly { readonly file: unknown }[] | undefined;
   };

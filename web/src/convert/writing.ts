@@ -19,7 +19,7 @@ import type { TileRunner } from './tile-runner.js';
 /** A plan, its files, and the runner for it. */
 export interface WriteWork {
   readonly plan: FilePlan;
-  /** Those of the model, then the plan's `data`. */
+  /** Those of the model, then the plan's `moments`. */
   readonly files: readonly ByteSource[];
   /** One for each file of the plan. */
   readonly sinks: readonly ByteSink[];
@@ -118,7 +118,7 @@ export async function writePlan(work: WriteWork): Promise<(ErrorMeasures | undef
       plan,
       sequential,
       (file) => files[file]?.isFar === true,
-      plan.data === undefined ? undefined : files.length - 1,
+      plan.moments === undefined ? undefined : files.length - 1,
     ),
     tensors: tensors.length,
     files,

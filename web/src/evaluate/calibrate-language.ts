@@ -156,7 +156,7 @@ export async function calibrateLanguage(
           mixed.length > 0 ? ['unnamed', 'random tokens'] : undefined,
         );
         await main?.sized(file.length).write(0, file);
-        const { path: _, ...result } = (main as NonNullable<typeof main>).result();
+        const result = (main as NonNullable<typeof main>).result();
         const beside = second && { moments: second.result(), heldBackChunks: Math.ceil(held / size) };
         const notes = fewTokensNotes(beginTexts(ids, size, language.beginning), forward.vocabulary);
         return { tokens: texts.length, mixedTokens: mixed.length, chunks, weights, notes, ...result, ...beside };

@@ -80,6 +80,8 @@ export interface ModelStatistics {
   readonly unreached?: readonly UnreachedWeight[] | undefined;
   /** Size of the file in bytes. */
   readonly size: number;
+  /** Path or URL of the written file; undefined if it is in memory. */
+  readonly path?: string | URL | undefined;
   /** The second moments, if they were asked for. */
   readonly moments?: MomentsFile | undefined;
   /** The ranges of activations, if they were asked for. */

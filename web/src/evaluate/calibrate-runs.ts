@@ -233,8 +233,8 @@ export async function calibrateRuns(
         const { file, weights } = importanceOf(found.sums, found.samples, Math.ceil(tokens / found.samples));
         await main?.sized(file.length).write(0, file);
         const { unreached, samples: chunks } = found;
-        const { size, bytes, blob } = (main as NonNullable<typeof main>).result();
-        const made = { tokens, chunks, weights, unreached, size, bytes, blob };
+        const { size, path, bytes, blob } = (main as NonNullable<typeof main>).result();
+        const made = { tokens, chunks, weights, unreached, size, path, bytes, blob };
         if (third !== undefined) {
           const file = rangesFile(found.ranges, chunks);
           await third.sized(file.length).write(0, file);

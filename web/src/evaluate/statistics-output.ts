@@ -87,7 +87,8 @@ export async function withOutputFiles<T>(
   try {
     // Open the outputs first, so that a file that exists ends the call before the work.
     const options = { overwrite, waiting, inputs };
-    files.push(new StatisticsFile(output === undefined ? undefined : await openSink(output, options)));
+    const place = besideOutput(output, '');
+    files.push(new StatisticsFile(output === undefined ? undefined : await openSink(output, options), place));
     for (const end of beside) {
       const path = besideOutput(output, end);
       files.push(new StatisticsFile(path === undefined ? undefined : await openSink(path, options), path));

@@ -313,8 +313,8 @@ export interface FilePlan {
   readonly sidecars: readonly SidecarContent[];
   /** Methods of quantization of weights that were decoded, which files beside the model may name. */
   readonly decoded?: readonly string[];
-  /** A file that tasks read beside those of the model: that of the `moments`. */
-  readonly data?: FileInput | undefined;
+  /** The file of second moments, which tasks read beside those of the model. */
+  readonly moments?: FileInput | undefined;
   /** True if NaN and infinities are errors in tensors that stay floats and that no rule keeps. */
   readonly refusesNonFinite?: boolean;
 }

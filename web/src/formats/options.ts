@@ -63,7 +63,7 @@ export interface RangeOptions {
   /**
    * safetensors and ONNX, integers: method to find the range of each channel or group, as for arrays. 'mse' uses the scales as stored, and
    * is never worse than 'min-max'. Channels of more than 2^20 elements (packed with zero points: 2^17) keep the range of all their values.
-   * @defaultValue 'min-max'; safetensors: 'mse' for weights with statistics (`importance`, `data`)
+   * @defaultValue 'min-max'; safetensors: 'mse' for weights with statistics (`importance`, `moments`)
    */
   readonly range?: 'min-max' | SearchedRange | undefined;
 }

@@ -2,10 +2,10 @@
 import { rangeError, typeError } from '../core/errors.js';
 import { mention, ofType, oneOf, onlyWith, without } from '../core/option-problem.js';
 import type { OptionFile } from './files/bytes.js';
-import { fileForm, isFileInput, isHandle } from './files/open.js';
+import { isFileInput, isHandle } from './files/open.js';
 import type { ColumnOrder } from './format.js';
 import { choiceOption, type OptionInfo, type PlanChoices } from './options.js';
-import { hasMoments, type StatisticsName, type StatisticsOfModel } from './statistics.js';
+import { hasImportance, hasMoments, type StatisticsName, type StatisticsOfModel } from './statistics.js';
 
 /** Options about statistics. */
 export interface StatisticsOptions {
@@ -16,11 +16,11 @@ export interface StatisticsOptions {
    * those of llama.cpp.
    * @defaultValue all columns are alike
    */
-  readonly importance?: OptionFile | undefined;
+  readonly importance?: OptionFile | StatisticsOfModel | undefined;
   /**
-   * safetensors (integers), GGUF and ONNX: `gptq` passes the error of each column on to those behind it, by the second moments in `data`,
+   * safetensors (integers), GGUF and ONNX: `gptq` passes the error of each column on to those behind it, by the second moments in `moments`,
    * which takes about twice the time. A row takes these codes only if its output gets better on the data that they are fitted to. A matrix,
-   * or a part of about a million weights of a larger one, takes them only if its outputs get better on held-back data, if `data` has some.
+   * or a part of about a million weights of a larger one, takes them only if its outputs get better on held-back data, if `moments` has some.
    * The report has the errors of outputs there, before and after. Types without it, such as IQ4_XS, and weights without moments are rounded
    * to the nearest. A note names them, and in ONNX the weights of other nodes than MatMul and Gemm. Tasks take 20 K² bytes more memory for
    * K columns: 84 MB for 2,048.
@@ -31,7 +31,7 @@ export interface StatisticsOptions {
    * safetensors (integers), GGUF and ONNX: statistics of `calibrateModel` with `moments`, or the file of moments, for the method `gptq`. They
    * also give the importance, unless `importance` is given.
    */
-  readonly data?: OptionFile | StatisticsOfModel | undefined;
+  readonly moments?: OptionFile | StatisticsOfModel | undefined;
   /**
    * safetensors (integers), GGUF and ONNX: the share of the mean of the moments' diagonal that the method `gptq` adds to it, from 0 to 10.
    * @defaultValue 0.01
@@ -55,23 +55,23 @@ export const statisticsEntries = {
       { name: 'imatrix', value: 'FILE', about: 'an importance matrix: columns that are used more get smaller errors' },
     ],
     check(value, name) {
-      if (isFileInput(value) || isHandle(value)) return;
-      throw typeError(name, fileForm, value);
+      if (isFileInput(value) || isHandle(value) || hasImportance(value)) return;
+      throw typeError(name, ofType('file', 'result of calibrateModel'), value);
     },
     read: ({ imatrix }) => imatrix,
   },
   method: choiceOption(['nearest', 'gptq'], {
     name: 'method',
     value: 'HOW',
-    about: 'gptq: pass the error of each column on to the next ones, by --data (default nearest)',
+    about: 'gptq: pass the error of each column on to the next ones, by --moments (default nearest)',
   }),
-  data: {
-    flags: [{ name: 'data', value: 'FILE', about: 'the moments of `calibrate --moments`, for --method gptq' }],
+  moments: {
+    flags: [{ name: 'moments', value: 'FILE', about: 'the moments of `calibrate --moments`, for --method gptq' }],
     check(value, name) {
       if (isFileInput(value) || isHandle(value) || hasMoments(value)) return;
       throw typeError(name, ofType('file', 'result of calibrateModel with moments'), value);
     },
-    read: (words) => words.data,
+    read: ({ moments }) => moments,
   },
   damping: {
     flags: [
@@ -98,23 +98,26 @@ export function checkStatistics({
   to,
   importance,
   method,
-  data,
+  moments,
   damping,
   order,
 }: PlanChoices<StatisticsOptions>): void {
   if (to === 'copy' && importance !== undefined) throw rangeError('importance', without('to', 'copy'));
   if (to === 'copy' && method === 'gptq') throw rangeError('method', without('to', 'copy'), method);
-  if (method === 'gptq' && data === undefined) {
-    throw rangeError('data', { kind: 'required' }, undefined, { kind: 'with', options: [mention('method', 'gptq')] });
+  if (method === 'gptq' && moments === undefined) {
+    throw rangeError('moments', { kind: 'required' }, undefined, {
+      kind: 'with',
+      options: [mention('method', 'gptq')],
+    });
   }
-  for (const [name, value] of Object.entries({ data, damping, order })) {
+  for (const [name, value] of Object.entries({ moments, damping, order })) {
     if (value !== undefined && method !== 'gptq') throw rangeError(name, onlyWith('method', 'gptq'));
   }
 }
 
 /** Checks that a given range is the one that statistics count in. @throws RangeError naming `range` */
-export function checkStatisticsRange(range: unknown, { importance, data }: StatisticsOptions): void {
-  const given = importance !== undefined ? 'importance' : data !== undefined ? 'data' : undefined;
+export function checkStatisticsRange(range: unknown, { importance, moments }: StatisticsOptions): void {
+  const given = importance !== undefined ? 'importance' : moments !== undefined ? 'moments' : undefined;
   if (given === undefined || range === undefined || range === 'mse') return;
   throw rangeError('range', oneOf(['mse']), range, { kind: 'with', options: [mention(given)] });
 }

@@ -5,7 +5,7 @@ import type { FileInput, OptionFile } from './files/bytes.js';
  * Names of the options about statistics, for the targets that they apply to. They stand apart from the options' table, because apps that
  * only name results load the targets.
  */
-export const statisticsNames = ['importance', 'method', 'data', 'damping', 'order'] as const;
+export const statisticsNames = ['importance', 'method', 'moments', 'damping', 'order'] as const;
 export type StatisticsName = (typeof statisticsNames)[number];
 
 /** A file of second moments. */
@@ -20,21 +20,34 @@ export interface MomentsFile {
   blob(): Promise<Blob>;
 }
 
-/** Statistics with second moments, or ranges of activations. */
+/** Statistics of `calibrateModel`: an importance matrix, and files of more. */
 export interface StatisticsOfModel {
+  /** Path or URL of the importance matrix; undefined if it is in memory. */
+  readonly path?: string | URL | undefined;
   /** Second moments of inputs, which GPTQ needs. */
   readonly moments?: MomentsFile | undefined;
   /** The least and the largest element of activations. */
   readonly ranges?: MomentsFile | undefined;
+  /** The importance matrix as a Blob. @throws TypeError if it was written */
+  blob?(): Promise<Blob>;
+}
+
+/** True for the result of `calibrateModel`. */
+export const hasImportance = (given: unknown): given is StatisticsOfModel & Pick<MomentsFile, 'path' | 'blob'> =>
+  typeof given === 'object' && given !== null && 'chunks' in given && 'blob' in given;
+
+/** The file of importance that the option `importance` means. */
+export async function importanceFileOf(given: OptionFile | StatisticsOfModel): Promise<OptionFile> {
+  return hasImportance(given) ? (given.path ?? (await given.blob())) : (given as OptionFile);
 }
 
 /** True for statistics with moments. */
 export const hasMoments = (data: unknown): data is { readonly moments: MomentsFile } =>
   typeof data === 'object' && data !== null && typeof (data as Partial<StatisticsOfModel>).moments?.blob === 'function';
 
-/** The file of moments that the option `data` means. */
-export async function momentsFileOf(data: OptionFile | StatisticsOfModel): Promise<OptionFile> {
-  return hasMoments(data) ? (data.moments.path ?? (await data.moments.blob())) : (data as OptionFile);
+/** The file of moments that the option `moments` means. */
+export async function momentsFileOf(moments: OptionFile | StatisticsOfModel): Promise<OptionFile> {
+  return hasMoments(moments) ? (moments.moments.path ?? (await moments.moments.blob())) : (moments as OptionFile);
 }
 
 /** True for statistics with ranges of activations. */

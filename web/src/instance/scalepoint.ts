@@ -27,7 +27,7 @@ import { Observer, type ObserverOptions } from '../arrays/observer.js';
 import type { NewParameters, QuantizeOptions, QuantizeOutput } from '../arrays/options.js';
 import { chooseParameters } from '../arrays/parameters.js';
 import { type CodebookOptions, quantizeCodebook } from '../arrays/quantize-codebook.js';
-import { loadHessian, quantizeLinear } from '../arrays/quantize-linear.js';
+import { loadMoments, quantizeLinear } from '../arrays/quantize-linear.js';
 import type { FloatInput, HalfFormat } from '../arrays/source.js';
 import { type SweepMeasures, type SweepOptions, type SweepVariant, sweep } from '../arrays/sweep.js';
 import type {
@@ -409,6 +409,6 @@ export async function load(options?: LoadOptions): Promise<Scalepoint> {
   const core = await loadCore(options);
   const makeIndex = options?.index ? (await imported(import('../search/search-index.js'))).makeIndex : undefined;
   const sp = new Scalepoint(core, makeIndex);
-  if (sp.blocks) await imported(loadHessian());
+  if (sp.blocks) await imported(loadMoments());
   return sp;
 }

@@ -19,7 +19,7 @@ it('names statistics in the command and the code, and leaves them out of links',
   expect(commandOf('m.gguf', 'gguf', choice)).toBe("npx scalepoint quantize m.gguf --to Q4_K_M --imatrix 'a b.gguf'");
   expect(codeOf('m.gguf', 'gguf', choice)).toContain('importance: "a b.gguf",');
   expect(commandOf('m.gguf', 'gguf', { ...choice, statistics: { ...statistics, method: 'gptq' } })).toContain(
-    "--method gptq --data 'a b.gguf'",
+    "--method gptq --moments 'a b.gguf'",
   );
   expect(hashOf('gguf', choice)).toBe('');
 });

@@ -170,12 +170,12 @@ const calls: Readonly<Record<string, (options: Signal) => Promise<unknown>>> = {
   'planModel with a matrix': (o) => planModel(at('/llama.gguf'), { ...q4, importance: at('/matrix.gguf'), ...o }),
   'planModel with an old matrix': (o) => planModel(at('/llama.gguf'), { ...q4, importance: at('/matrix.dat'), ...o }),
   'planModel with moments': (o) =>
-    planModel(at('/small.gguf'), { to: 'Q8_0', method: 'gptq', data: at('/moments.safetensors'), ...one, ...o }),
+    planModel(at('/small.gguf'), { to: 'Q8_0', method: 'gptq', moments: at('/moments.safetensors'), ...one, ...o }),
   'quantizeModel with moments and workers': (o) =>
     quantizeModel(at('/small.gguf'), {
       to: 'Q8_0',
       method: 'gptq',
-      data: at('/moments.safetensors'),
+      moments: at('/moments.safetensors'),
       workers: 1,
       ...o,
     }),

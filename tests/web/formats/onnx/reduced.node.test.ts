@@ -63,7 +63,7 @@ describe('signed weights have 7 bits', () => {
   it.each(['importance', 'gptq'])('by data: %s', async (method) => {
     const found = await data();
     const options: PlanOptions =
-      method === 'gptq' ? { to: 'int8', method, data: found } : { to: 'int8', importance: await found.blob() };
+      method === 'gptq' ? { to: 'int8', method, moments: found } : { to: 'int8', importance: await found.blob() };
     const { codes, made } = await codesOf(dense, options);
     expect(largestPair(codes as Int8Array)).toBeLessThan(2 ** 15);
     await expectLike(dense, made, 0.999);

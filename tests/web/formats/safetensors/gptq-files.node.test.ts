@@ -227,7 +227,13 @@ describe('by the method gptq', () => {
     const data = await calibrateModel(storyFolder, ids, { chunkSize: 64, moments: true });
     const granularity = { kind: 'per-group', groupSize: 32 } as const;
     const plain = await quantizeModel(storyFolder, { to: 'gptq', granularity, workers: 0 });
-    const fed = await quantizeModel(storyFolder, { to: 'gptq', granularity, method: 'gptq', data, workers: 0 });
+    const fed = await quantizeModel(storyFolder, {
+      to: 'gptq',
+      granularity,
+      method: 'gptq',
+      moments: data,
+      workers: 0,
+    });
     const [a, b] = [await plain.bytes(), await fed.bytes()];
     expect(a.length).toBe(b.length);
     expect(fed.config).toMatchObject({ quantization_config: { damp_percent: 0.01 } });

@@ -139,12 +139,12 @@ function partsOfNames(flag: Flag): OptionInfo {
 /** Checks the options about the weights of an importance matrix. */
 function checkImportance({
   importance: matrix,
-  data,
+  moments,
   includeWeights,
   excludeWeights,
   unseenColumns,
 }: PlanChoices<GgufOptions>): void {
-  if (unseenColumns !== undefined && matrix === undefined && data === undefined) {
+  if (unseenColumns !== undefined && matrix === undefined && moments === undefined) {
     throw rangeError('unseenColumns', onlyWith('importance'), unseenColumns);
   }
   for (const [name, value] of Object.entries({ includeWeights, excludeWeights })) {

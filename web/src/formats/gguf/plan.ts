@@ -298,6 +298,6 @@ export function planGguf(
   const pairs = withLayers(withImportance(set, statistics.importance), view, layers);
   const { results, notes } = converted(view, left, fileType, choices, statistics, scaledWeights(own));
   const plan = planResult(pairs, results, partsOf, { choices });
-  const data = results.some(({ moments }) => moments !== undefined) ? { data: statistics.moments?.file } : {};
-  return { ...plan, ...data, notes: [...plan.notes, ...missing, ...notes] };
+  const file = results.some(({ moments }) => moments !== undefined) ? { moments: statistics.moments?.file } : {};
+  return { ...plan, ...file, notes: [...plan.notes, ...missing, ...notes] };
 }

@@ -167,7 +167,7 @@ export const options = optionTable<OnnxOptions & OnnxSidecars>({
       rules,
       importance,
       method,
-      data,
+      moments,
       damping,
       ranges,
       kvCache,
@@ -183,7 +183,7 @@ export const options = optionTable<OnnxOptions & OnnxSidecars>({
       dequantize,
       importance,
       method,
-      data,
+      moments,
       damping,
       ranges,
       kvCache,
@@ -202,7 +202,7 @@ export const options = optionTable<OnnxOptions & OnnxSidecars>({
     if (target?.ranges === 'min-max and mse' && range !== undefined && range !== 'min-max' && range !== 'mse') {
       throw rangeError('range', oneOf(['min-max', 'mse']), range, { kind: 'with', options: [mention('to', to)] });
     }
-    const looksAt = importance !== undefined ? 'importance' : data !== undefined ? 'data' : undefined;
+    const looksAt = importance !== undefined ? 'importance' : moments !== undefined ? 'moments' : undefined;
     if (looksAt !== undefined && range !== undefined && range !== 'mse') {
       throw rangeError('range', oneOf(['mse']), range, { kind: 'with', options: [mention(looksAt)] });
     }

@@ -309,7 +309,7 @@ export function planOnnx(
   let plan = written(choices.externalData ? beside : undefined);
   const isTooLarge = plan.files.some(({ suffix, size }) => suffix === '' && size > mostBytes);
   if (isTooLarge && !choices.externalData) plan = written(beside);
-  const data = decisions.feedback.size > 0 ? { data: statistics.moments?.file } : {};
+  const file = decisions.feedback.size > 0 ? { moments: statistics.moments?.file } : {};
   const parameters = parametersIn(decisions.graphs, model.weights);
   const tensors = plan.tensors.map((tensor): PlannedTensor => {
     const [part] = tensor.source.parts;
@@ -319,5 +319,5 @@ export function planOnnx(
   const isTold = decisions.halves?.caches.size && hasConfig(model, choices) !== undefined;
   const value = { kv_cache_dtype: { [choices.to]: 'float16' } };
   const sidecars = isTold ? [{ option: 'config', value, base: choices.config }] : [];
-  return { ...plan, ...data, tensors, notes, sidecars };
+  return { ...plan, ...file, tensors, notes, sidecars };
 }

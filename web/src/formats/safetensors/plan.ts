@@ -527,7 +527,7 @@ export function planSafetensors(
     format: 'safetensors',
     files: filesOf(planned, layout?.metadata?.(metadata) ?? metadata, choices, output, layout),
     tensors: planned,
-    ...(planned.some(({ moments }) => moments !== undefined) ? { data: statistics.moments?.file } : {}),
+    ...(planned.some(({ moments }) => moments !== undefined) ? { moments: statistics.moments?.file } : {}),
     notes: [
       ...(choices.to === 'copy' ? [] : sourceNotes(all)),
       ...(inputs?.notes() ?? []),

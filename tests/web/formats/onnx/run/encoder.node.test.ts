@@ -33,6 +33,6 @@ describe('an encoder', () => {
       return logits.reduce((sum, v, i) => sum + (v - (expected[i] as number)) ** 2, 0);
     };
     const mse = await errorOf({ range: 'mse' });
-    expect(await errorOf({ method: 'gptq', data })).toBeLessThan(0.7 * mse);
+    expect(await errorOf({ method: 'gptq', moments: data })).toBeLessThan(0.7 * mse);
   });
 });

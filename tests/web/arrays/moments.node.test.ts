@@ -25,10 +25,10 @@ function inputs(): Float64Array[] {
 }
 
 const x = inputs();
-const hessian = new Float32Array(columns * columns);
+const moments = new Float32Array(columns * columns);
 for (let i = 0; i < columns; i++) {
   for (let j = 0; j < columns; j++)
-    hessian[i * columns + j] = x.reduce((sum, row) => sum + row[i]! * row[j]!, 0) / tokens;
+    moments[i * columns + j] = x.reduce((sum, row) => sum + row[i]! * row[j]!, 0) / tokens;
 }
 const weights = new Random(7).bell(rows * columns);
 
@@ -39,7 +39,7 @@ function outputError(restored: Float32Array, original: Float32Array = weights): 
     for (let i = 0; i < columns; i++) {
       const e = original[row + i]! - restored[row + i]!;
       for (let j = 0; j < columns; j++)
-        sum += e * (original[row + j]! - restored[row + j]!) * hessian[i * columns + j]!;
+        sum += e * (original[row + j]! - restored[row + j]!) * moments[i * columns + j]!;
     }
   }
   return sum;
@@ -53,7 +53,7 @@ const all = outputError(new Float32Array(weights.length));
 /** The codes of GPTQ as its paper has it, from left to right, with given scales: by the Cholesky factor of the inverse, in float64. */
 function textbook(scale: Float32Array, zeroPoint: Int32Array, low: number, high: number): Int32Array {
   const n = columns;
-  const h = Array.from({ length: n }, (_, i) => Float64Array.from(hessian.subarray(i * n, (i + 1) * n)));
+  const h = Array.from({ length: n }, (_, i) => Float64Array.from(moments.subarray(i * n, (i + 1) * n)));
   const mean = h.reduce((sum, row, i) => sum + row[i]!, 0) / n;
   for (let i = 0; i < n; i++) h[i]![i]! += 0.01 * mean;
   // Invert by Gauss and Jordan.
@@ -90,7 +90,7 @@ function textbook(scale: Float32Array, zeroPoint: Int32Array, low: number, high:
   return codes;
 }
 
-describe('quantize with a hessian', () => {
+describe('quantize with a moments', () => {
   const small: DType[] = ['int2', 'int3', 'int4', 'int5', 'int6', 'int7', 'int8', 'uint2', 'uint4', 'uint8'];
   for (const dtype of small) {
     for (const scheme of ['symmetric', 'asymmetric'] as const) {
@@ -98,7 +98,7 @@ describe('quantize with a hessian', () => {
         const options = { dtype, scheme, shape, granularity } as const;
         for (const range of ['mse', 'min-max', { percentile: 99.9 }] as const) {
           const plain = sp.quantize(weights, { ...options, range });
-          const fed = sp.quantize(weights, { ...options, range, hessian });
+          const fed = sp.quantize(weights, { ...options, range, moments });
           const { output } = fed;
           // Codes are those of the dtype, and the result says what its outputs lose.
           const { qmin, qmax } = dtypeInfo(dtype);
@@ -122,7 +122,7 @@ describe('quantize with a hessian', () => {
   it('makes the codes of the textbook from left to right', () => {
     const options = { dtype: 'int3', shape, granularity: groups } as const;
     const range = sp.chooseQuantizationParameters(weights, { ...options, range: 'mse' });
-    const fed = sp.quantize(weights, { ...options, range, hessian, order: 'stored' });
+    const fed = sp.quantize(weights, { ...options, range, moments, order: 'stored' });
     const expected = textbook(range.scale, range.zeroPoint, -4, 3);
     // Errors in float32 and float64 round a few weights that lie halfway to other codes, and rows change behind them.
     const same = fed.data.reduce((sum, code, i) => sum + Number(code === expected[i]), 0);
@@ -132,7 +132,7 @@ describe('quantize with a hessian', () => {
   });
 
   it('packs, fills arrays, and adds errors', () => {
-    const options = { dtype: 'int3', shape, granularity: groups, range: 'mse', hessian } as const;
+    const options = { dtype: 'int3', shape, granularity: groups, range: 'mse', moments } as const;
     const q = sp.quantize(weights, options);
     const packed = sp.quantize(weights, { ...options, packed: true });
     expect(packed.data).toEqual(sp.pack(q));
@@ -157,20 +157,20 @@ describe('quantize with a hessian', () => {
   it('takes importance for the codes that rows keep, and more damping', () => {
     const options = { dtype: 'int2', shape, granularity: groups, range: 'mse' } as const;
     const importance = new Random(3).bell(columns).map((v) => v * v);
-    const other = sp.quantize(weights, { ...options, hessian, importance });
+    const other = sp.quantize(weights, { ...options, moments, importance });
     const plain = sp.quantize(weights, { ...options, importance });
     expect(Math.abs(other.output!.before / (outputError(sp.dequantize(plain)) / all) - 1)).toBeLessThan(1e-3);
     // A matrix of rank 1 needs some damping.
     const flat = new Float32Array(columns * columns).fill(1);
-    expect(sp.quantize(weights, { ...options, hessian: flat, damping: 0 }).output!.damping).toBeGreaterThan(0);
-    expect(sp.quantize(weights, { ...options, hessian: flat, damping: 0.5 }).output!.damping).toBe(0.5);
+    expect(sp.quantize(weights, { ...options, moments: flat, damping: 0 }).output!.damping).toBeGreaterThan(0);
+    expect(sp.quantize(weights, { ...options, moments: flat, damping: 0.5 }).output!.damping).toBe(0.5);
   });
 
   it('gives the same codes with each build, and a row at a time', async () => {
     const scalar = await load({ blocks: true, simd: 'off' });
     for (const granularity of [groups, channels]) {
       for (const order of ['falling', 'stored'] as const) {
-        const options = { dtype: 'int4', granularity, range: 'mse', scheme: 'asymmetric', hessian, order } as const;
+        const options = { dtype: 'int4', granularity, range: 'mse', scheme: 'asymmetric', moments, order } as const;
         const { output, ...q } = sp.quantize(weights, { ...options, shape });
         const { output: _, ...again } = scalar.quantize(weights, { ...options, shape });
         expect(again).toEqual(q);
@@ -182,20 +182,20 @@ describe('quantize with a hessian', () => {
   });
 
   it('refuses what has no meaning', async () => {
-    const good = { dtype: 'int4', shape, granularity: groups, range: 'mse', hessian } as const;
+    const good = { dtype: 'int4', shape, granularity: groups, range: 'mse', moments } as const;
     const refused = (more: object) => thrownBy(() => sp.quantize(weights, anything({ ...good, ...more })));
     const changed = (f: (h: Float32Array) => void) => {
-      const copy = hessian.slice();
+      const copy = moments.slice();
       f(copy);
-      return { hessian: copy };
+      return { moments: copy };
     };
     const cases: readonly (readonly [object, object])[] = [
-      [{ hessian: [...hessian] }, { name: 'TypeError', option: 'hessian' }],
-      [{ hessian: hessian.subarray(1) }, { name: 'RangeError', option: 'hessian' }],
-      [changed((h) => h.fill(NaN, 5, 6)), { name: 'RangeError', option: 'hessian[5]' }],
-      [changed((h) => h.fill(Infinity, 7, 8)), { name: 'RangeError', option: 'hessian[7]' }],
-      [changed((h) => h.fill(-1, columns + 1, columns + 2)), { name: 'RangeError', option: `hessian[${columns + 1}]` }],
-      [changed((h) => h.fill(1e4, columns, columns + 1)), { name: 'RangeError', option: `hessian[${columns}]` }],
+      [{ moments: [...moments] }, { name: 'TypeError', option: 'moments' }],
+      [{ moments: moments.subarray(1) }, { name: 'RangeError', option: 'moments' }],
+      [changed((h) => h.fill(NaN, 5, 6)), { name: 'RangeError', option: 'moments[5]' }],
+      [changed((h) => h.fill(Infinity, 7, 8)), { name: 'RangeError', option: 'moments[7]' }],
+      [changed((h) => h.fill(-1, columns + 1, columns + 2)), { name: 'RangeError', option: `moments[${columns + 1}]` }],
+      [changed((h) => h.fill(1e4, columns, columns + 1)), { name: 'RangeError', option: `moments[${columns}]` }],
       [{ dtype: 'int16' }, { name: 'RangeError', option: 'dtype' }],
       [{ shape: [rows * columns] }, { name: 'RangeError', option: 'granularity' }],
       [{ granularity: undefined }, { name: 'RangeError', option: 'granularity.kind' }],
@@ -208,11 +208,11 @@ describe('quantize with a hessian', () => {
       [{ nonFinite: 'saturate' }, { name: 'RangeError', option: 'nonFinite' }],
       [{ includeZero: false }, { name: 'RangeError', option: 'includeZero' }],
       [
-        { hessian: undefined, damping: 0.1 },
+        { moments: undefined, damping: 0.1 },
         { name: 'RangeError', option: 'damping' },
       ],
       [
-        { hessian: undefined, order: 'stored' },
+        { moments: undefined, order: 'stored' },
         { name: 'RangeError', option: 'order' },
       ],
     ];
@@ -224,7 +224,7 @@ describe('quantize with a hessian', () => {
     spoiled[100] = NaN;
     expect(() => sp.quantize(spoiled, good)).toThrow(/x\[100\] is NaN/);
     expect(thrownBy(() => sp.chooseQuantizationParameters(weights, good as QuantizeOptions))).toMatchObject({
-      option: 'hessian',
+      option: 'moments',
     });
   });
 });

@@ -16,11 +16,11 @@ import { nonFiniteError, type Source, withWhole } from './source.js';
 import { dtypeInfo, dtypes } from './tensor.js';
 
 /** Options with second moments. */
-export type HessianOptions = QuantizeOptions & { readonly hessian: Float32Array };
+export type MomentsOptions = QuantizeOptions & { readonly moments: Float32Array };
 
 /** A checked call. */
 interface Call {
-  readonly hessian: Float32Array;
+  readonly moments: Float32Array;
   readonly damping: number;
   /** True: the columns with the largest inputs come first. */
   readonly falls: boolean;
@@ -32,7 +32,7 @@ interface Call {
   readonly searches: boolean;
 }
 
-const withHessian: Hint = { kind: 'with', options: [mention('hessian')] };
+const withOption: Hint = { kind: 'with', options: [mention('moments')] };
 
 /** Default and largest value of `damping`. */
 const usualDamping = 0.01;
@@ -45,22 +45,22 @@ const rowsTogether = 4;
 /** The columns of a group. @throws RangeError naming the member of `granularity` */
 function groupSizeOf({ granularity, layout }: Job): number {
   if (granularity.kind === 'per-tensor')
-    throw rangeError('granularity.kind', oneOf(['per-channel', 'per-group']), granularity.kind, withHessian);
+    throw rangeError('granularity.kind', oneOf(['per-channel', 'per-group']), granularity.kind, withOption);
   const axis = granularity.kind === 'per-channel' ? 0 : 1;
-  if (granularity.axis !== axis) throw rangeError('granularity.axis', oneOf([axis]), granularity.axis, withHessian);
+  if (granularity.axis !== axis) throw rangeError('granularity.axis', oneOf([axis]), granularity.axis, withOption);
   return granularity.kind === 'per-channel' ? 0 : layout.groupSize;
 }
 
 /** @throws TypeError or RangeError naming the option */
-function checked(job: Job, options: HessianOptions): Call {
-  const { hessian, damping = usualDamping, order = 'falling', range, rounding, nonFinite, includeZero } = options;
-  if (typedArrayName(hessian) !== 'Float32Array') throw typeError('hessian', ofType('Float32Array'), hessian);
+function checked(job: Job, options: MomentsOptions): Call {
+  const { moments, damping = usualDamping, order = 'falling', range, rounding, nonFinite, includeZero } = options;
+  if (typedArrayName(moments) !== 'Float32Array') throw typeError('moments', ofType('Float32Array'), moments);
   const [rows, columns] = checkMatrix(job.shape, 'shape');
-  if (hessian.length !== columns * columns)
-    throw rangeError('hessian', exactly(columns * columns, 'elements'), hessian.length);
+  if (moments.length !== columns * columns)
+    throw rangeError('moments', exactly(columns * columns, 'elements'), moments.length);
   if (job.info.bits > 8) {
     const small = dtypes.filter((name) => dtypeInfo(name).bits <= 8);
-    throw rangeError('dtype', oneOf(small), job.info.name, withHessian);
+    throw rangeError('dtype', oneOf(small), job.info.name, withOption);
   }
   const groupSize = groupSizeOf(job);
   if (typeof damping !== 'number') throw typeError('damping', ofType('number'), damping);
@@ -68,35 +68,35 @@ function checked(job: Job, options: HessianOptions): Call {
     throw rangeError('damping', { kind: 'number', min: 0, max: mostDamping }, damping);
   const orders = ['falling', 'stored'];
   if (!orders.includes(order)) throw rangeError('order', oneOf(orders), order);
-  if (rounding !== undefined) throw rangeError('rounding', without('hessian'), rounding);
-  if (nonFinite === 'saturate') throw rangeError('nonFinite', without('hessian'), nonFinite);
+  if (rounding !== undefined) throw rangeError('rounding', without('moments'), rounding);
+  if (nonFinite === 'saturate') throw rangeError('nonFinite', without('moments'), nonFinite);
   if (includeZero === false && range === 'mse') {
-    throw rangeError('includeZero', without('range', 'mse'), includeZero, withHessian);
+    throw rangeError('includeZero', without('range', 'mse'), includeZero, withOption);
   }
-  return { hessian, damping, falls: order === 'falling', rows, columns, groupSize, searches: range === 'mse' };
+  return { moments, damping, falls: order === 'falling', rows, columns, groupSize, searches: range === 'mse' };
 }
 
 /** Calls f with the second moments and their factor in wasm memory. */
 function withMoments<T>(
   core: Core,
-  { hessian, damping, falls, columns, groupSize }: Call,
-  f: (moments: MomentsRecord) => T,
+  { moments, damping, falls, columns, groupSize }: Call,
+  f: (record: MomentsRecord) => T,
 ): T {
-  return core.withMemory(4 * columns * columns, (moments) => {
-    core.module.HEAPF32.set(hessian, moments / 4);
-    const wrong = core.models.checkMoments(moments, columns);
-    if (wrong < hessian.length) {
-      const value = hessian[wrong] as number;
+  return core.withMemory(4 * columns * columns, (address) => {
+    core.module.HEAPF32.set(moments, address / 4);
+    const wrong = core.models.checkMoments(address, columns);
+    if (wrong < moments.length) {
+      const value = moments[wrong] as number;
       const isMirrored = Number.isFinite(value) && wrong % (columns + 1) !== 0;
       const expected = isMirrored
         ? ({ kind: 'state', state: 'symmetric' } as const)
         : ({ kind: 'number', finite: true, ...(Number.isFinite(value) ? { min: 0 } : {}) } as const);
-      throw rangeError(`hessian[${wrong}]`, expected, value);
+      throw rangeError(`moments[${wrong}]`, expected, value);
     }
-    const factor = factorOf(core, moments, columns, damping, falls ? { group: groupSize, outer: 0 } : undefined);
-    if (factor === undefined) throw rangeError('hessian', { kind: 'state', state: 'positiveDefinite' }, hessian);
+    const factor = factorOf(core, address, columns, damping, falls ? { group: groupSize, outer: 0 } : undefined);
+    if (factor === undefined) throw rangeError('moments', { kind: 'state', state: 'positiveDefinite' }, moments);
     try {
-      return f({ ...factor, moments, heldBack: 0 });
+      return f({ ...factor, moments: address, heldBack: 0 });
     } finally {
       core.release(factor.feedback);
     }
@@ -155,12 +155,12 @@ function handOver(
   zeroPoint.copy(first.set, sets, made.zeroPoints);
 }
 
-/** Quantizes to sinks, and adds errors to a sum. See the option `hessian`. */
-export function quantizeByHessian(
+/** Quantizes to sinks, and adds errors to a sum. See the option `moments`. */
+export function quantizeByMoments(
   core: Core,
   given: Source,
   job: Job,
-  options: HessianOptions,
+  options: MomentsOptions,
   sinks: Sinks,
   errors: ErrorSum | undefined,
 ): OutputErrors | undefined {
