@@ -19,7 +19,6 @@ const config: KnipConfig = {
   ignoreDependencies: [
     '@arethetypeswrong/cli',
     '@node-llama-cpp/linux-x64',
-    '@swc/core',
     'axe-core',
     'koffi',
     'typedoc',

@@ -19,7 +19,7 @@ import { isStream, streamSource } from './stream.js';
 import { urlSource } from './url.js';
 
 /** Types of the option `file`. */
-export const fileForm = ofType('Uint8Array', 'ArrayBuffer', 'Blob', 'Response', 'stream', 'URL', 'path', 'open file');
+const fileForm = ofType('Uint8Array', 'ArrayBuffer', 'Blob', 'Response', 'stream', 'URL', 'path', 'open file');
 
 /** Texts that are URLs, not paths. */
 const address = /^(https?:\/\/|file:\/\/|blob:)/i;
