@@ -153,7 +153,7 @@ async function measureDomains(work) {
   const found = new Map();
   const judge = async (seed, texts, data, options) => {
     for (const [way, own] of Object.entries(ways)) {
-      const given = own.method === 'gptq' ? { data: options.statistics } : { importance: options.importance };
+      const given = own.method === 'gptq' ? { moments: options.statistics } : { importance: options.importance };
       const model = await quantized(work, options.statistics === undefined ? { to: own.to } : { ...own, ...given });
       for (const domain of Object.keys(domains)) {
         const values = await divergences(model, file, texts[domain]);
