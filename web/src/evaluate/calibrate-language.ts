@@ -53,18 +53,16 @@ function randomTokens(ids: Uint32Array, size: number, share: number, vocabulary:
  */
 function heldBackLast(ids: Uint32Array<ArrayBuffer>, mixed: Uint32Array, size: number, share: number) {
   const whole = Math.floor(ids.length / size);
-  const isHeld = (i: number) => whole >= 2 && isHeldBack(i, share);
-  const chunks = [ids.subarray(0, whole * size), mixed].flatMap((tokens) =>
-    Array.from({ length: tokens.length / size }, (_, i) => ({
-      chunk: tokens.subarray(i * size, (i + 1) * size),
-      held: isHeld(i),
-    })),
-  );
-  const own = chunks.filter(({ held }) => !held);
+  const own: Uint32Array[] = [];
+  const held: Uint32Array[] = [];
+  for (const tokens of [ids, mixed]) {
+    for (let i = 0; (i + 1) * size <= tokens.length; i++) {
+      (whole >= 2 && isHeldBack(i, share) ? held : own).push(tokens.subarray(i * size, (i + 1) * size));
+    }
+  }
   const texts = new Uint32Array(ids.length + mixed.length);
-  for (const [i, { chunk }] of [...own, ...chunks.filter(({ held }) => held)].entries()) texts.set(chunk, i * size);
-  texts.set(ids.subarray(whole * size), chunks.length * size);
-  return { texts, fitted: own.length === chunks.length ? texts.length : own.length * size };
+  for (const [i, chunk] of [...own, ...held, ids.subarray(whole * size)].entries()) texts.set(chunk, i * size);
+  return { texts, fitted: held.length === 0 ? texts.length : own.length * size };
 }
 
 /**
@@ -149,12 +147,7 @@ export async function calibrateLanguage(
         });
         await finishMoments();
         const chunks = Math.ceil(texts.length / size);
-        const { file, weights } = importanceOf(
-          sums,
-          chunks,
-          size,
-          mixed.length > 0 ? ['unnamed', 'random tokens'] : undefined,
-        );
+        const { file, weights } = importanceOf(sums, chunks, size);
         await main?.sized(file.length).write(0, file);
         const result = (main as NonNullable<typeof main>).result();
         const beside = second && { moments: second.result(), heldBackChunks: Math.ceil(held / size) };

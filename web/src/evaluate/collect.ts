@@ -166,10 +166,9 @@ export function importanceOf(
   sums: readonly InputSums[],
   chunks: number,
   chunkSize: number,
-  datasets?: readonly string[],
 ): { readonly file: Uint8Array<ArrayBuffer>; readonly weights: readonly string[] } {
   const entries = sums.flatMap(({ names, squares, rows, matrices = 1, counts }) =>
     names.map((name) => ({ name, sums: squares, counts: counts ?? new Float64Array(matrices).fill(rows) })),
   );
-  return { file: importanceFile(entries, { datasets, chunks, chunkSize }), weights: entries.map(({ name }) => name) };
+  return { file: importanceFile(entries, { chunks, chunkSize }), weights: entries.map(({ name }) => name) };
 }
