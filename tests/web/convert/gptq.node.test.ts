@@ -234,7 +234,7 @@ describe('quantizeModel with gptq', () => {
     const others = [
       { ...options, workers: 2 },
       { ...options, workers: 0, order: 'falling' as const, core: { simd: 'off' as const } },
-      { ...options, workers: 1, data: new Blob([await statistics.moments!.bytes()]) },
+      { ...options, workers: 1, moments: new Blob([await statistics.moments!.bytes()]) },
     ];
     for (const other of others) {
       const made = await (await quantizeModel(file, other)).bytes();
