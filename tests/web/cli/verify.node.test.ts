@@ -75,7 +75,7 @@ describe('scalepoint verify', () => {
       [['model.safetensors', '--config', 'none.json'], 1, /^scalepoint: cannot read "none\.json": no such file/],
       [['model.gguf', '--config', 'c.json'], 2, /^scalepoint: --config: only for safetensors files; see /],
       [[], 2, /^scalepoint: verify needs a FILE; see scalepoint verify --help\n$/],
-      [['model.gguf', '--to', 'int8'], 2, /^scalepoint: --to: unknown option; see/],
+      [['model.gguf', '--to', 'int8'], 2, /^scalepoint: --to: unknown option; scalepoint quantize takes --to; see/],
     ];
     for (const [args, code, message] of cases) {
       expect(await run(['verify', ...args]), args.join(' ')).toEqual({

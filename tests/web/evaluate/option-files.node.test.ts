@@ -27,7 +27,7 @@ function detached(): Uint8Array<ArrayBuffer> {
 type Input = 'https://' | Uint8Array<ArrayBuffer>;
 const calls: Readonly<Record<string, (file: Input) => Promise<unknown>>> = {
   importance: (importance) => planModel(llama, { to: 'Q4_K_M', importance }),
-  data: (data) => planModel(llama, { to: 'Q8_0', method: 'gptq', moments: data }),
+  moments: (moments) => planModel(llama, { to: 'Q8_0', method: 'gptq', moments }),
   ranges: (ranges) => planModel(product, { to: 'int8-static', ranges }),
   'run.inputs': (inputs) => compareModels(product, product, { run: { inputs }, ...one }),
   'run.inputs["x"]': (x) => compareModels(product, product, { run: { inputs: { x } }, ...one }),

@@ -270,7 +270,7 @@ describe('partial files', () => {
     const entry = join(programs, 'writer.mjs');
     const source = new URL('../../../../web/src/', import.meta.url).pathname;
     const script = `
-      import { pathSink } from '${source}files/path-sink.ts';
+      import { pathSink } from '${source}formats/files/path-sink.ts';
       import { abortOnSignal } from '${source}cli/process.ts';
       abortOnSignal('interrupted');
       const sink = await pathSink(process.argv[2], false);
