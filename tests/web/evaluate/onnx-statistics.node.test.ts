@@ -212,7 +212,7 @@ describe('statistics of ONNX models', () => {
       const options = { ...target, method: 'gptq', moments: statistics } as const;
       const bytes = await (await quantizeModel(network, { ...options, workers: 0 })).bytes();
       const others = [
-        { ...options, workers: 2, data: new Blob([(await statistics.moments?.bytes()) as Uint8Array<ArrayBuffer>]) },
+        { ...options, workers: 2, moments: new Blob([(await statistics.moments?.bytes()) as Uint8Array<ArrayBuffer>]) },
         { ...options, workers: 0, core: { simd: 'off' as const } },
       ];
       for (const other of others) {

@@ -26,6 +26,7 @@ const plainFlags: Readonly<Record<string, string>> = {
   minSqnrDb: 'min-sqnr',
   minOutput: 'min-output',
   lora: 'lora',
+  data: 'data',
   output: 'output',
   overwrite: 'force',
   plan: 'plan',
