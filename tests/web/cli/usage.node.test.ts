@@ -48,6 +48,8 @@ describe('commands', () => {
       const help = await run(['help', command]);
       expect(help).toEqual(await run([command, '--help']));
       expect(help).toMatchObject({ code: 0, stderr: '', stdout: expect.stringContaining(`scalepoint ${command}`) });
+      const flags = [...help.stdout.matchAll(/^ {2}(?:-\w, )?(--[\w-]+)/gm)].map(([, flag]) => flag);
+      expect(flags, command).toEqual([...new Set(flags)]);
     }
     expect(await run(['help'])).toEqual(await run(['--help']));
     expect(await run(['help', 'nothing'])).toMatchObject({ code: 2, stdout: '' });

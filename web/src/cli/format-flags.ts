@@ -49,7 +49,9 @@ export function optionFlags(names: readonly string[]): readonly Flag[] {
 /** Flags about files beside models. */
 export function sidecarFlags(): readonly Flag[] {
   const all = tables().flatMap(({ table }) => Object.values(table.entries));
-  return all.flatMap(({ sidecar, flags }) => (sidecar === undefined ? [] : flags));
+  const flags = all.flatMap(({ sidecar, flags }) => (sidecar === undefined ? [] : flags));
+  // Several formats may have the same configuration.
+  return [...new Map(flags.map((flag) => [flag.name, flag])).values()];
 }
 
 /** True if files of a format can become this. */
