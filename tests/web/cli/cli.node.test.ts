@@ -87,7 +87,10 @@ describe('scalepoint', () => {
       ],
       [['inspect'], /inspect needs a FILE; see scalepoint inspect --help/],
       [['inspect', 'a', 'b'], /inspect takes one FILE, got "b" as well/],
-      [['inspect', 'a', '--to', 'int8'], /--to: unknown option; scalepoint quantize takes --to; see scalepoint inspect --help/],
+      [
+        ['inspect', 'a', '--to', 'int8'],
+        /--to: unknown option; scalepoint quantize takes --to; see scalepoint inspect --help/,
+      ],
       [['quantize', 'model.safetensors'], /quantize needs --to int8, Q8_0, q8 or/],
       [['quantize', 'model.safetensors', '--to'], /--to: expected a value, got nothing; see/],
       [
