@@ -37,7 +37,7 @@ interface GranularityMembers {
 }
 
 /**
- * The same for a kind and its members.
+ * Resolves a granularity that is given as a kind and its members.
  * @param before the start of the paths of members in errors: `granularity.`, or nothing
  */
 export function resolveMembers(

@@ -142,7 +142,7 @@ export interface QuantizationParameters {
   readonly zeroPoint: Int32Array;
 }
 
-/** The same in new arrays. */
+/** Scales and zero points in new arrays. */
 export interface NewParameters extends QuantizationParameters {
   readonly scale: Float32Array<ArrayBuffer>;
   readonly zeroPoint: Int32Array<ArrayBuffer>;

@@ -102,7 +102,7 @@ export abstract class Source {
    */
   readonly mostKept: number = 0;
 
-  /** The same elements, kept in memory of length * 4 bytes at that address. */
+  /** Keeps the elements in memory of length * 4 bytes at that address. */
   residentAt?(address: number): Source;
 }
 

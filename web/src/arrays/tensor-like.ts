@@ -41,11 +41,11 @@ interface TensorLayout {
   readonly kind?: undefined;
   /** 'float16' or 'bfloat16': a Uint16Array holds the bits of such floats. */
   readonly type?: unknown;
-  /** The same under another name. */
+  /** `type` under another name. */
   readonly dtype?: unknown;
   /** Distances in `data` between the elements of each dimension, or a function that returns them. @defaultValue row-major order */
   readonly strides?: unknown;
-  /** The same under another name. */
+  /** `strides` under another name. */
   readonly stride?: unknown;
   /** Index in `data` of the first element, with `strides`. @defaultValue 0 */
   readonly offset?: unknown;
@@ -61,7 +61,7 @@ export interface TensorInput extends TensorLayout {
   readonly dims: readonly number[];
 }
 
-/** The same with a shape, as in ndarray and npyjs. */
+/** An array with a shape, as in ndarray and npyjs. */
 interface ShapedTensor extends TensorLayout {
   /** Floats, their bits, or numbers. */
   readonly data: ArrayLike<unknown> | WasmArray;

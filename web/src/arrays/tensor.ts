@@ -81,7 +81,7 @@ export function dtypeInfo(dtype: DType): DTypeInfo {
   return dtypeInfoAt(dtype, 'dtype');
 }
 
-/** The same, where errors name the path of an option. */
+/** Finds a type by its name. Errors name the path of the option. */
 export function dtypeInfoAt(dtype: DType, option: string): DTypeInfo {
   const info = infos.get(dtype);
   if (info === undefined) throw typeNameError(option, integerNames, dtype);

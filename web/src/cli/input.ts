@@ -127,6 +127,6 @@ export async function withInputs<T>(
   }
 }
 
-/** The same with one FILE. */
+/** Opens one FILE, and closes it after use. */
 export const withInput = <T>(text: string, use: (input: Input) => Promise<T>, signal?: AbortSignal): Promise<T> =>
   withInputs([text], ([input]) => use(input as Input), signal);

@@ -36,7 +36,7 @@ async function idOf(path: string): Promise<string | undefined> {
   return status === undefined || status.ino === 0n ? undefined : `${status.dev}:${status.ino}`;
 }
 
-/** The same of a file that the shell opened; undefined for pipes and terminals. */
+/** Identity of a file that the shell opened; undefined for pipes and terminals. */
 function idOfOpen(descriptor: number): string | undefined {
   try {
     const status = fstatSync(descriptor, { bigint: true });

@@ -120,7 +120,7 @@ export function progressText(
   return lineText({ share, seconds: milliseconds / 1000, done, name: tensor }, width);
 }
 
-/** The same for data that pass a model: 42% ████████░░░░░░░░░░░░ 310 tokens/s  12 s left  layer 7 of 16. The rate is that of all passes. */
+/** The progress of data that pass a model: 42% ████████░░░░░░░░░░░░ 310 tokens/s  12 s left  layer 7 of 16. The rate is that of all passes. */
 export function dataProgressText(
   { unit, pass, passes, done, total }: DataProgress,
   milliseconds: number,
@@ -179,7 +179,7 @@ const leastName = 8;
 /** A line of progress on stderr, if that is a terminal. It does not appear for quick work. */
 export const progressLine = (quiet: boolean) => lineOn(quiet, (_: Progress) => progressText);
 
-/** The same for data that pass a model. */
+/** A line of progress of data that pass a model. */
 export const dataProgressLine = (quiet: boolean) =>
   lineOn(
     quiet,

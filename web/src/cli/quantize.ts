@@ -623,7 +623,7 @@ function remarkOnSidecars(places: readonly SidecarPlace[], output: string, plann
 interface PreparedResult {
   readonly request: ResultRequest;
   readonly planned: ModelPlan;
-  /** The same with all tensors, if it is to be saved. */
+  /** The plan with all tensors, if it is to be saved. */
   readonly whole: ModelPlan | undefined;
   readonly output: string;
   readonly places: SidecarPlace[];

@@ -107,7 +107,7 @@ export function commandWordsFor(given: Words, rules: readonly string[] = []): Op
   };
 }
 
-/** The same without a command line. */
+/** The words of a command line that has no flags yet. */
 export const commandWords: OptionWords = commandWordsFor({});
 
 /** Message of an error about an option, in flags; undefined for options without a flag. */

@@ -80,7 +80,7 @@ function add(writes: BatchWrite[], { file, position, offset, bytes, tile, into }
   }
 }
 
-/** The same writes in the order of positions. */
+/** Sorts writes by their positions. */
 function inOrder(writes: BatchWrite[]): BatchWrite[] {
   // Only runs of one stretch that lie between runs of another are out of order.
   if (writes.every((write, i) => i === 0 || byPosition(writes[i - 1] as BatchWrite, write) <= 0)) return writes;
@@ -201,7 +201,7 @@ class Collector {
 }
 
 /**
- * The same steps in batches, in the same order. Questions are asked in between, and copied bytes are read.
+ * Groups steps into batches and keeps their order. Questions are asked in between, and copied bytes are read.
  * @param files those of the input
  */
 export async function* batchesOf(steps: Steps, files: readonly ByteSource[], ask: Ask): AsyncGenerator<PlannedBatch> {

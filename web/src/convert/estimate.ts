@@ -64,7 +64,7 @@ function middleOf(
   return { shape: [some * inner, width], gathered: { width, view } };
 }
 
-/** The same for the stored tensor in the middle, where cutWeighted looks for its importance. */
+/** Samples the stored tensor in the middle of a gathered one, where cutWeighted looks for its importance. */
 function sampleOfGathered(
   whole: LogicalTensor,
   { width, view, members, codedRows, blocked, rowFactors, zeroRows = 0 }: Gathered,

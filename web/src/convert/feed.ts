@@ -12,7 +12,7 @@ const chunkBytes = 1 << 21;
 /** Chunks that are being read or wait in the worker. The next ones are on their way while it works on a tile. */
 const mostChunks = 3;
 
-/** The same for a batch with large results, which take memory in the worker. */
+/** Chunks of a batch with large results, which take memory in the worker. */
 const fewerChunks = 2;
 const largeResult = 1 << 24;
 

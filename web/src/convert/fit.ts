@@ -291,7 +291,7 @@ export function fitWithin(table: TypeTable, size: SizeOptions): TypeFit {
   return fit;
 }
 
-/** The same within a budget for the bytes of tensors; undefined if it is too small. */
+/** Chooses types within a budget for the bytes of tensors; undefined if it is too small. */
 function fitFor(table: TypeTable, budget: number): TypeFit | undefined {
   const { tensors, otherBytes, format, to } = table;
   const units = unitsOf(table);

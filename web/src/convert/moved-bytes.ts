@@ -71,7 +71,7 @@ function* boxesOf(
   }
 }
 
-/** The same memory as numbers of `unit` bytes; undefined if its place or the unit forbid this. */
+/** Views memory as numbers of `unit` bytes; undefined if its place or the unit forbid this. */
 function numbersOf(memory: Uint8Array, unit: number) {
   if (memory.byteOffset % unit !== 0) return undefined;
   const length = Math.floor(memory.length / unit);

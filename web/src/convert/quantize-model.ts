@@ -58,7 +58,7 @@ export interface QuantizeModelResult {
    * @throws TypeError if the file went to `output`; or, with several files, if none has this name
    */
   bytes(name?: string): Promise<Uint8Array<ArrayBuffer>>;
-  /** The same as a Blob. */
+  /** The file's bytes as a Blob. */
   blob(name?: string): Promise<Blob>;
 }
 

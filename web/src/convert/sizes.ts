@@ -11,7 +11,7 @@ export interface SizeOptions {
    * @defaultValue the types follow from `to`
    */
   readonly targetSize?: number | string | undefined;
-  /** The same as bits for each element of the model's tensors, such as 4.5. @defaultValue the types follow from `to` */
+  /** Target size as bits for each element of the model's tensors, such as 4.5. @defaultValue the types follow from `to` */
   readonly targetBitsPerWeight?: number | undefined;
 }
 

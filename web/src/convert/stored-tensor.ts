@@ -60,7 +60,7 @@ export type Tensor = {
       readonly kind: 'blocks';
       /** ggml's name of the blocks. */
       readonly type: BlockType;
-      /** The same, as other tensors have it. */
+      /** ggml's name of the blocks, under the name that types of other tensors have. */
       readonly dtype: BlockType;
       /** Its blocks, byte for byte. */
       readonly data: Uint8Array<ArrayBuffer>;

@@ -88,7 +88,7 @@ export interface EncodeTask {
   readonly judges?: boolean | undefined;
   readonly to: Form;
   readonly outputs: readonly OutputPart[];
-  /** True if to add up the errors. */
+  /** True if the errors are added up. */
   readonly measures: boolean;
   /** Values that are a problem in the result, which is plain floats. */
   readonly refuses?: 'nonFinite' | 'nan' | undefined;
@@ -160,7 +160,7 @@ export interface Answer {
   readonly sets?: Float32Array<ArrayBuffer>;
   /** The id of the cache request, if the input was cached. */
   readonly cached?: number;
-  /** Of a comparison: pairs of a finite number with NaN or an infinity, or of two different ones of these. */
+  /** Count of pairs, in a comparison, of a finite number with NaN or an infinity, or of two different ones of these. */
   readonly mismatched?: number;
   /** If set, the rest of the result is meaningless. */
   readonly problem?: Problem;

@@ -44,7 +44,7 @@ export function problemError(
   return new ScalepointError(code, `${statement}; a rule can keep it`, place);
 }
 
-/** The same error with the name of its tensor. @param files named in the message if the tensor's file is among them */
+/** Adds the name of its tensor to an error. @param files named in the message if the tensor's file is among them */
 export function tensorError(error: unknown, { source }: PlannedTensor, files: readonly ByteSource[]): unknown {
   if (!(error instanceof ScalepointError) || error.tensor !== undefined) return error;
   const label = files[mainPart(source).file]?.name;

@@ -43,9 +43,9 @@ export type Put = (offset: number, bytes: Uint8Array) => void;
 
 /** Where the inputs of a task lie in wasm memory. */
 interface InputAddresses {
-  /** Of each input, the addresses of its roles. */
+  /** Addresses of the roles, for each input. */
   readonly byRole: StoredTile['parts'][];
-  /** Of each input, the addresses of its parts. */
+  /** Addresses of the parts, for each input. */
   readonly byPart: number[][];
   /** The first address behind all of them. */
   readonly end: number;

@@ -85,7 +85,7 @@ export function blockTypeInfo(type: BlockType): BlockTypeInfo {
   return blockTypeInfoAt(type, 'type');
 }
 
-/** The same, where errors name the path of an option. */
+/** Finds a block type by its name. Errors name the path of the option. */
 export function blockTypeInfoAt(type: BlockType, option: string): BlockTypeInfo {
   const info = infos.get(type);
   if (info === undefined) throw rangeError(option, oneOf(blockTypes), type);

@@ -79,7 +79,7 @@ export interface ErrorData {
   readonly name: string;
   /** The whole message. */
   readonly message: string;
-  /** Of a ScalepointError. */
+  /** Code of a ScalepointError. */
   readonly code?: ErrorCode | undefined;
   /** Name of the tensor, if known. */
   readonly tensor?: string | undefined;

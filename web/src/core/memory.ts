@@ -107,7 +107,7 @@ export class Core {
     return this.#module;
   }
 
-  /** The same of the large module, for codecs of model files, whose core is made by `instantiateCore('core', …)`. */
+  /** The large module, for codecs of model files, whose core is made by `instantiateCore('core', …)`. */
   get models(): ModelsModule {
     const { module } = this;
     if (!isModelsModule(module)) throw new Error('scalepoint: codecs need the large module');

@@ -17,7 +17,7 @@ export interface Note {
   readonly tensors?: readonly string[] | undefined;
   /** A sentence without a full stop. Options are written as code. */
   readonly text: string;
-  /** The same in parts, if it mentions options, for programs that write these in another way. */
+  /** The sentence in parts, if it mentions options, for programs that write these in another way. */
   readonly parts?: Sentence | undefined;
   /** Further data, depending on the kind. */
   readonly [datum: string]: unknown;

@@ -88,7 +88,7 @@ export interface ModelStatistics {
   readonly ranges?: MomentsFile | undefined;
   /** The file. @throws TypeError if it was written to `output` */
   bytes(): Promise<Uint8Array<ArrayBuffer>>;
-  /** The same as a Blob. @throws TypeError if it was written to `output` */
+  /** The file as a Blob. @throws TypeError if it was written to `output` */
   blob(): Promise<Blob>;
 }
 

@@ -64,7 +64,7 @@ export class StatisticsFile {
 /** End of the name of a file of moments, behind that of the statistics. */
 export const momentsEnd = '.moments.safetensors';
 
-/** The same for ranges of activations. */
+/** End of the name of a file of ranges of activations, behind that of the statistics. */
 export const rangesEnd = '.ranges.safetensors';
 
 /** Options of the outputs. */

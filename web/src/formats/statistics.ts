@@ -16,7 +16,7 @@ export interface MomentsFile {
   readonly path?: string | URL | undefined;
   /** The file, if it is in memory. @throws TypeError if it was written */
   bytes(): Promise<Uint8Array<ArrayBuffer>>;
-  /** The same as a Blob. @throws TypeError if it was written */
+  /** The file as a Blob. @throws TypeError if it was written */
   blob(): Promise<Blob>;
 }
 

@@ -29,7 +29,7 @@ export function columnMajorStrides(shape: readonly number[]): number[] {
   return shape.map((_, axis) => shape.slice(0, axis).reduce((product, dimension) => product * dimension, 1));
 }
 
-/** The same for a row-major array. */
+/** Strides of a row-major array, in elements. */
 export function rowMajorStrides(shape: readonly number[]): number[] {
   return shape.map((_, axis) => shape.slice(axis + 1).reduce((product, dimension) => product * dimension, 1));
 }

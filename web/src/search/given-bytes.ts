@@ -38,7 +38,7 @@ export interface GivenVectors {
 /** Bytes in one array. */
 interface Bytes {
   readonly data: Uint8Array | Int8Array;
-  /** Of a tensor or a list. */
+  /** Shape of a tensor or a list. */
   readonly shape?: readonly number[] | undefined;
 }
 

@@ -289,7 +289,7 @@ export class VectorStore {
     });
   }
 
-  /** The same for copies of prepared queries, with scores for `merge` and in any order. */
+  /** Finds the best k vectors for copies of prepared queries, with scores for `merge` and in any order. */
   scan(queries: Uint8Array, k: number, allowed: Uint32Array | undefined): Found[] {
     const core = this.#core;
     return core.withMemory(queries.length + 16, (memory) => {

@@ -65,7 +65,7 @@ export interface Hyper {
   expertStep?: number;
   /** Function that turns scores into shares: 1 is a softmax, 2 a sigmoid. */
   gating?: number;
-  /** The same, for architectures that state it before other keys. */
+  /** Function that turns scores into shares, for architectures that state it before other keys. */
   earlyGating?: number;
   /** Factor of the shares of experts, and true if they are divided by their sum. */
   expertScale?: number;
@@ -80,7 +80,7 @@ export interface Hyper {
   /** Latent attention: elements of the compressed queries, and of the compressed keys and values. */
   queryRank?: number;
   latentRank?: number;
-  /** The same in layers with a window, and its elements that turn there, where layers differ. */
+  /** Elements of a head in layers with a window, and those that turn there, where layers differ. */
   windowHead?: number;
   windowRopeDimensions?: number;
   /** Layers at the end that take keys and values of earlier ones. */
@@ -95,7 +95,7 @@ export interface Hyper {
   /** Elements of a head's key and value, as the cache holds them. */
   keyLength?: number;
   valueLength?: number;
-  /** The same once they are restored. */
+  /** Elements of a head's key and value once they are restored. */
   restoredKey?: number;
   restoredValue?: number;
   vocabulary?: number;

@@ -99,7 +99,7 @@ export interface FalconFactors {
   readonly attentionOut: number;
   readonly stateIn: number;
   readonly stateOut: number;
-  /** Of the gate, the channels, the inputs and the outputs of states, and the steps. */
+  /** Rows of the gate, the channels, the inputs and the outputs of states, and the steps. */
   readonly states: readonly number[];
 }
 

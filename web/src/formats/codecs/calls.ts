@@ -25,7 +25,7 @@ import { bytesOfElements, type ElementChange } from './elements.js';
 /** A call, with the addresses of the arena of the core and of its result. */
 type CoreCall = (arena: number, result: number) => StatusId;
 
-/** The same of a tile. */
+/** A call on a tile, with the addresses of the tile, of the arena and of its result. */
 type TileCall = (tile: number, ...addresses: Parameters<CoreCall>) => StatusId;
 
 /** Checks the status of a call whose arguments are right. A failure is a bug of this package, except for scales from a file and full memory. */

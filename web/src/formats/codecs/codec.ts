@@ -138,7 +138,7 @@ export interface Tile {
 /** Sizes of the groups of neighboring columns that share a grid. 0: none. */
 export interface FeedbackGroups {
   readonly group: number;
-  /** Of groups that share numbers. */
+  /** Columns of an outer group, whose grids share numbers, as in a super-block of ggml. */
   readonly outer: number;
 }
 
@@ -266,8 +266,8 @@ export interface Codec<F extends Form = Form> {
 /** Elements of a tile: 4 MiB as float32. A multiple of every block, and of the 512 elements over which error sums are blocked. */
 export const tileElements = 1 << 20;
 
-/** The same for a piece of a tile. */
+/** Elements of a piece of a tile. */
 export const pieceElements = tileElements / 2;
 
-/** The same for tiles of some columns of all rows. Their runs in the file are short, and longer in larger tiles. */
+/** Elements of a tile of some columns of all rows. Their runs in the file are short, and longer in larger tiles. */
 export const columnTileElements = 4 * tileElements;

@@ -226,5 +226,5 @@ export const microscaled: Codec<MicroscaledForm> = {
   checks: (_shape, form, role) => checksOf(form, role),
 };
 
-/** The same in the layout of MLX. */
+/** Small floats in blocks, in the layout of MLX. */
 export const mlxFloats: Codec<MicroscaledForm> = { ...microscaled, id: 'mlx-floats' };

@@ -40,7 +40,7 @@ export interface GgufHeader {
   readonly tensors: readonly GgufTensor[];
   /** The key-value pairs. Without a prototype, as `__proto__` may be a key. */
   readonly metadata: Readonly<Record<string, MetadataValue>>;
-  /** The same pairs as stored, in file order. */
+  /** The key-value pairs as they are stored, in file order. */
   readonly pairs: readonly GgufPair[];
   /** Offset of the tensors' bytes. */
   readonly dataOffset: number;

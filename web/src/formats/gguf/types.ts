@@ -15,7 +15,7 @@ export const ggmlTypes: readonly GgmlType[] = Object.freeze(
   [...listedTypes, ...blockTypes.map(plain)].sort((a, b) => a.id - b.id),
 );
 
-/** The same by ggml's numbers. */
+/** Types by ggml's numbers. */
 export const typesById: ReadonlyMap<number, GgmlType> = new Map(ggmlTypes.map((type) => [type.id, type]));
 const typesByName = new Map(ggmlTypes.map((type) => [type.name, type]));
 

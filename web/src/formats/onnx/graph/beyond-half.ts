@@ -380,7 +380,7 @@ class Estimates {
     const { node } = placed;
     const { opType, domain } = node;
     if (domain !== '') return undefined;
-    /** Of constants only where they count, as bounds and masks do not. */
+    // Constants have sizes only where they count, as bounds and masks do not.
     const sizeOf = (input: Input): number | undefined =>
       outs.has(input) ? input.constant?.most : this.#sizes.get(input.value);
     const [first, second] = inputs;

@@ -22,7 +22,7 @@ const halfOps = words(
   ArgMax ArgMin Equal Greater GreaterOrEqual Less LessOrEqual`,
 );
 
-/** The same among com.microsoft's operators. */
+/** Operators of com.microsoft whose floats share one type and that compute well in float16. */
 const contribOps = words(
   `Attention BiasGelu FastGelu FusedMatMul Gelu GroupQueryAttention MultiHeadAttention QuickGelu RotaryEmbedding SkipLayerNormalization
   SkipSimplifiedLayerNormalization`,

@@ -29,7 +29,7 @@ interface OpenSums extends SummedInputs {
   heldBackRows: number;
   /** Upper triangle of the sums of products, row by row; undefined if they are not wanted in this pass. */
   moments: Float64Array<ArrayBuffer> | undefined;
-  /** The same of held-back samples. */
+  /** Upper triangle of the sums of products of held-back samples. */
   heldBack: Float64Array<ArrayBuffer> | undefined;
 }
 

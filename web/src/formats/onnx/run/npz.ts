@@ -124,7 +124,7 @@ export function openArrays(
   return openUpTo(Number.POSITIVE_INFINITY, source, check);
 }
 
-/** The same arrays, whole. @throws ScalepointError `BAD_FILE` also if they are larger than a model can take */
+/** Reads the arrays of a .npz file, whole. @throws ScalepointError `BAD_FILE` also if they are larger than a model can take */
 export async function readArrays(
   source: ByteSource,
   check: (names: readonly string[]) => void,

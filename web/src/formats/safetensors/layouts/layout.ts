@@ -141,7 +141,7 @@ interface LayoutWriter {
 export interface CodedLayout {
   /** Name in messages. */
   readonly label: string;
-  /** The same of a form, if it has weights of several tools. */
+  /** Name of a form in messages, if the layout has weights of several tools. */
   labelOf?(form: Form): string;
   /** Ids of the codecs of its weights. No other layout has them. */
   readonly codecs: readonly string[];
