@@ -20,7 +20,7 @@ export interface Telling {
 }
 
 /** Widths that write side by side, the widest first. */
-const told = [32, 8, 4, 3, 2] as const;
+const widths = [32, 8, 4, 3, 2] as const;
 
 /** Beginnings to choose from. */
 const beginnings = [
@@ -143,7 +143,7 @@ export class Teller {
     this.#core = core;
     this.#model = model;
     this.#vocabulary = vocabulary;
-    this.#cards = told.map(cardOf);
+    this.#cards = widths.map(cardOf);
     this.#list.replaceChildren(...this.#cards.map(({ item }) => item));
   }
 
@@ -163,11 +163,11 @@ export class Teller {
   /** Lights the card of the chosen width. */
   choose(bits: number): void {
     for (const card of this.#cards) card.item.classList.toggle('chosen', card.bits === bits);
-    this.#sum(bits);
+    this.#describe(bits);
   }
 
   /** Says what the chosen width did. */
-  #sum(bits: number): void {
+  #describe(bits: number): void {
     const card = this.#cards.find((one) => one.bits === bits);
     const verdict = card?.verdict.textContent ?? '';
     const size = card?.size.textContent ?? '';
@@ -189,7 +189,7 @@ export class Teller {
     this.choose(telling.bits);
 
     // Write the original first, unseen, so that words are compared with the whole of it.
-    const [first] = told;
+    const [first] = widths;
     const original: number[] = [];
     const writer = (await this.#storyteller(first, telling)).write(tokens);
     for (let step = writer.next(), since = performance.now(); !step.done; step = writer.next()) {
@@ -240,7 +240,7 @@ export class Teller {
       await nextFrame();
       if (isStale()) return;
     }
-    this.#sum(telling.bits);
+    this.#describe(telling.bits);
   }
 }
 

@@ -2,40 +2,40 @@
 import { importanceFile } from '../formats/gguf/importance-file.js';
 import { type RunnableLanguage, statesOf, type TokenProgress } from './evaluate.js';
 import type { InputWatcher } from './forward.js';
-import type { Hands } from './hands.js';
+import type { LayerWorkers } from './layer-workers.js';
 import type { InputSums, PassedLayer } from './saved-state.js';
 
 /** Takes the moments of some inputs: means over rows, a square of their columns. */
 export type TakeMoments = (name: string, moments: Float32Array<ArrayBuffer>, isHeldBack: boolean) => Promise<void>;
 
-/** Inputs that wait for a hand to add their moments, at most. */
+/** Inputs that wait for a worker to add their moments, at most. */
 const mostWaiting = 8;
 
 /**
- * Sums of the second moments of the inputs of a layer: 8 bytes for each entry, and 4 when one is finished. Each is kept by one hand. Rows that
+ * Sums of the second moments of the inputs of a layer: 8 bytes for each entry, and 4 when one is finished. Each is kept by one worker. Rows that
  * are held back come last, so that the other sums are finished before.
  */
 class LayerMoments {
-  readonly #hands: Hands;
+  readonly #workers: LayerWorkers;
   readonly #take: TakeMoments;
   /** Number of rows that are not held back. */
   readonly #fitted: number;
   /** Columns and rows of each input so far. */
   readonly #seen = new Map<string, { readonly columns: number; rows: number }>();
-  /** The hand that keeps the sums of each input, by the first weight of it. */
+  /** The worker that keeps the sums of each input, by the first weight of it. */
   readonly #keepers = new Map<string, number>();
-  /** Columns of the inputs that each hand keeps, squared. */
+  /** Columns of the inputs that each worker keeps, squared. */
   readonly #load: number[];
   readonly #waiting: Promise<unknown>[] = [];
 
-  constructor(hands: Hands, fitted: number, take: TakeMoments) {
-    this.#hands = hands;
+  constructor(layerWorkers: LayerWorkers, fitted: number, take: TakeMoments) {
+    this.#workers = layerWorkers;
     this.#fitted = fitted;
     this.#take = take;
-    this.#load = new Array(hands.count).fill(0);
+    this.#load = new Array(layerWorkers.count).fill(0);
   }
 
-  /** Divides the inputs of a layer among the hands, the largest first. Returns their names. */
+  /** Divides the inputs of a layer among the workers, the largest first. Returns their names. */
   begin(inputs: readonly { readonly names: readonly string[]; readonly columns: number }[]): readonly string[] {
     this.#keepers.clear();
     this.#seen.clear();
@@ -65,7 +65,7 @@ class LayerMoments {
   }
 
   async #send(name: string, x: Float32Array<ArrayBuffer>, columns: number): Promise<void> {
-    const added = this.#hands.ask(this.#keepers.get(name) as number, { kind: 'addMoments', name, x, columns }, [
+    const added = this.#workers.ask(this.#keepers.get(name) as number, { kind: 'addMoments', name, x, columns }, [
       x.buffer,
     ]);
     // Reported by the wait.
@@ -85,13 +85,13 @@ class LayerMoments {
   async #handOver(name: string, columns: number, rows: number, isHeldBack: boolean): Promise<void> {
     await Promise.all(this.#waiting.splice(0));
     const keeper = this.#keepers.get(name) as number;
-    const { values } = await this.#hands.ask(keeper, { kind: 'takeMoments', name, columns, rows });
+    const { values } = await this.#workers.ask(keeper, { kind: 'takeMoments', name, columns, rows });
     await this.#take(name, values, isHeldBack);
   }
 }
 
 /** Adds sums. */
-function addSums({ core }: Hands, more: Float64Array, sums: Float64Array): void {
+function addSums({ core }: LayerWorkers, more: Float64Array, sums: Float64Array): void {
   const bytes = more.byteLength;
   core.withMemory(bytes * 2, (at) => {
     const [from, to] = [at >>> 3, (at + bytes) >>> 3];
@@ -125,9 +125,9 @@ export async function collectFromTexts(
   textSize: number,
   { onProgress, takeMoments, fitted, passed, onLayer }: CollectTextsOptions,
 ): Promise<InputSums[]> {
-  const { hands, forward, facts } = model;
+  const { layerWorkers, forward, facts } = model;
   const all = new Map(passed?.sums.map((sums) => [sums.names[0] as string, sums]));
-  const moments = takeMoments && new LayerMoments(hands, fitted, takeMoments);
+  const moments = takeMoments && new LayerMoments(layerWorkers, fitted, takeMoments);
   const take: InputWatcher['take'] = async ({ names, rows, columns, squares, x }, expert) => {
     const key = names[0] as string;
     const matrices = expert === undefined ? 1 : facts.experts;
@@ -140,7 +140,7 @@ export async function collectFromTexts(
     };
     all.set(key, sums);
     const matrix = expert ?? 0;
-    addSums(hands, squares, sums.squares.subarray(matrix * columns, (matrix + 1) * columns));
+    addSums(layerWorkers, squares, sums.squares.subarray(matrix * columns, (matrix + 1) * columns));
     if (sums.counts !== undefined) (sums.counts[matrix] as number) += rows;
     sums.rows += rows;
     if (x !== undefined) await moments?.add(key, x, columns);

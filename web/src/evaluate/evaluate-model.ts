@@ -118,7 +118,7 @@ export async function evaluateModel(
       withJudged(first, own, async (made, context) => {
         if (reference === undefined) return judged([first], [made], context);
         return withModel(reference, own, (second) =>
-          withJudged(second, { ...own, hands: made.hands }, (other, otherContext) =>
+          withJudged(second, { ...own, layerWorkers: made.layerWorkers }, (other, otherContext) =>
             judged([first, second], [made, other], Math.min(context, otherContext)),
           ),
         );

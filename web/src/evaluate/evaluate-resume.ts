@@ -22,7 +22,7 @@ export async function withEvaluationState<T>(
   { opened, models, ids, size, signal }: Evaluation,
   judge: (resume: EvaluationResume) => Promise<T>,
 ): Promise<T> {
-  if (models.some(({ hands }) => hands === undefined)) {
+  if (models.some(({ layerWorkers }) => layerWorkers === undefined)) {
     throw rangeError('resume', { kind: 'onlyFor', files: 'language models in folders and GGUF files' }, place);
   }
   const waiting = waitingFor(signal);

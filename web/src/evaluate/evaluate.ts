@@ -10,7 +10,7 @@ import { ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus } from '../core/memory.js';
 import type { LanguageFacts } from './facts.js';
 import type { InputWatcher, LanguageForward } from './forward.js';
-import type { Hands } from './hands.js';
+import type { LayerWorkers } from './layer-workers.js';
 import type { PassedModel } from './saved-state.js';
 
 /** A figure and the standard error of it. */
@@ -67,7 +67,7 @@ export interface LanguageComparison extends LanguageEvaluation {
 
 /** A model that is ready to be run. */
 export interface RunnableLanguage {
-  readonly hands: Hands;
+  readonly layerWorkers: LayerWorkers;
   readonly facts: LanguageFacts;
   readonly forward: LanguageForward;
   /** Id that begins each chunk; undefined if the model adds none. */
@@ -80,8 +80,8 @@ type TakeLogits = (first: number, count: number) => Promise<Float32Array<ArrayBu
 /** A language model that gives logits. */
 export interface JudgedModel extends Pick<RunnableLanguage, 'beginning'> {
   readonly core: Core;
-  /** The hands that run it; undefined if a runtime does. */
-  readonly hands?: Hands | undefined;
+  /** The workers that run it; undefined if a runtime does. */
+  readonly layerWorkers?: LayerWorkers | undefined;
   readonly vocabulary: number;
   /** Number of passes over all tokens before the logits. */
   readonly passes: number;
@@ -96,10 +96,10 @@ export interface JudgedModel extends Pick<RunnableLanguage, 'beginning'> {
 
 /** Judges a model that is run a layer at a time. */
 export function judgedLanguage(model: RunnableLanguage): JudgedModel {
-  const { hands, beginning, facts, forward } = model;
+  const { layerWorkers, beginning, facts, forward } = model;
   return {
-    core: hands.core,
-    hands,
+    core: layerWorkers.core,
+    layerWorkers,
     beginning,
     vocabulary: forward.vocabulary,
     passes: facts.layers,

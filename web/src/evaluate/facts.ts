@@ -6,7 +6,7 @@
  */
 import { GateId, RotaryPairsId, SharesId } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
-import type { Rotary } from './jobs.js';
+import type { Rotary } from './layer-jobs.js';
 
 /** A value of the metadata; undefined if the key is missing. */
 export type Metadata = (key: string) => unknown;
@@ -45,7 +45,7 @@ export interface LanguageFacts {
   /** True if attention and the feed-forward part read the same states, and false if the latter reads those behind attention. */
   isParallel(hasFeedForwardNorm: boolean): boolean;
   /** True if queries and keys are normalized after they are turned. */
-  readonly normsTurned: boolean;
+  readonly normsRotated: boolean;
   /** True if the norm that is named for its place behind attention stands before the feed-forward part. */
   readonly normsBetween: boolean;
   /** Experts of layers that have some, and those that a token uses. 0 in dense models. */
@@ -70,9 +70,9 @@ interface Traits {
   /** True for layers that see a window only. */
   readonly slides?: (layer: number) => boolean;
   /** True for layers without a rotary embedding. */
-  readonly turnless?: (layer: number) => boolean;
+  readonly withoutRotary?: (layer: number) => boolean;
   /** True if layers turn only those that see a window, unless no layer does. */
-  readonly turnsWindows?: true;
+  readonly rotatesWindowsOnly?: true;
   /** Base of the rotary frequencies of layers with a window, which are not scaled, unless the metadata state another; 0 for that of all layers. */
   readonly localBase?: number;
   readonly isCentered?: true;
@@ -82,7 +82,7 @@ interface Traits {
    * the metadata say so.
    */
   readonly isParallel?: true | 'norm' | 'stated';
-  readonly normsTurned?: true;
+  readonly normsRotated?: true;
   readonly normsBetween?: true;
   /** True if the metadata have a factor by which logits are divided. */
   readonly dividesLogits?: true;
@@ -105,7 +105,7 @@ const isNoFourth = (layer: number) => layer % 4 !== 3;
 /** Known architectures. To add one, add a line here, and its tensors to forward.ts if they differ. */
 const traits: Readonly<Record<string, Traits>> = {
   llama: { pairs: neighbors },
-  smollm3: { pairs: neighbors, turnless: (layer) => (layer + 1) % 4 === 0 },
+  smollm3: { pairs: neighbors, withoutRotary: (layer) => (layer + 1) % 4 === 0 },
   qwen2: { pairs: halves },
   qwen3: { pairs: halves },
   qwen3moe: { pairs: halves },
@@ -137,9 +137,9 @@ const traits: Readonly<Record<string, Traits>> = {
   olmo2: { pairs: halves, slides: isNoFourth, localBase: 0 },
   olmoe: { pairs: halves, normalizesShares: false },
   'command-r': { pairs: neighbors, isCentered: true, isParallel: true },
-  cohere2: { pairs: neighbors, isCentered: true, isParallel: true, slides: isNoFourth, turnsWindows: true },
-  exaone4: { pairs: halves, slides: isNoFourth, turnsWindows: true },
-  'hunyuan-dense': { pairs: halves, normsTurned: true },
+  cohere2: { pairs: neighbors, isCentered: true, isParallel: true, slides: isNoFourth, rotatesWindowsOnly: true },
+  exaone4: { pairs: halves, slides: isNoFourth, rotatesWindowsOnly: true },
+  'hunyuan-dense': { pairs: halves, normsRotated: true },
   seed_oss: { pairs: halves, normsBetween: true },
   glm4moe: { pairs: halves, normsBetween: true, shares: SharesId.sigmoid },
   'ernie4_5-moe': { pairs: neighbors },
@@ -278,7 +278,7 @@ export function languageFacts(metadata: Metadata, divisors?: Float32Array, mostC
   // Files without some factor have 0, or none.
   const factor = (key: string, otherwise: number) => number(key, 0) || otherwise;
   const turns = (layer: number) =>
-    own.turnless?.(layer) !== true && (own.turnsWindows !== true || window === 0 || slides(layer));
+    own.withoutRotary?.(layer) !== true && (own.rotatesWindowsOnly !== true || window === 0 || slides(layer));
   const logitScale = factor('logit_scale', 1);
   return {
     architecture,
@@ -303,7 +303,7 @@ export function languageFacts(metadata: Metadata, divisors?: Float32Array, mostC
       if (own.isParallel === 'stated') return metadata(`${architecture}.use_parallel_residual`) === true;
       return own.isParallel === true || (own.isParallel === 'norm' && !hasNorm);
     },
-    normsTurned: own.normsTurned === true,
+    normsRotated: own.normsRotated === true,
     normsBetween: own.normsBetween === true,
     experts,
     usedExperts,

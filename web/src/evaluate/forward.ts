@@ -1,12 +1,11 @@
 /**
- * The forward pass of a language model, a layer at a time over all tokens. Each hand, which is a worker or the calling thread, holds the
+ * The forward pass of a language model, a layer at a time over all tokens. Each worker, or the calling thread in its place, holds the
  * weights of one layer, or of one expert, and takes slices of tokens. Hidden states stay in JavaScript memory. Results of slices are taken in
- * the order of the tokens, so that they do not depend on the number of hands.
+ * the order of the tokens, so that they do not depend on the number of workers.
  */
 import { ScalepointError } from '../core/errors.js';
 import { checkStatus } from '../core/memory.js';
 import type { LanguageFacts } from './facts.js';
-import { type Hands, inOrder } from './hands.js';
 import type {
   LayerSpec,
   NormName,
@@ -17,8 +16,9 @@ import type {
   TransformerJob,
   Watch,
   Watched,
-} from './jobs.js';
+} from './layer-jobs.js';
 import { fromWasm, toWasm } from './layer-weights.js';
+import { inOrder, type LayerWorkers } from './layer-workers.js';
 
 /** Gives the tensors of a model under llama.cpp's names, as floats. */
 export interface LanguageTensors {
@@ -42,7 +42,7 @@ const unwatched: InputWatcher = { watch: { squares: false, inputs: [] }, take() 
 /** Floats of weights that are read at a time. */
 const readSize = 1 << 20;
 
-/** Floats of the head that a hand holds at a time. */
+/** Floats of the head that a worker holds at a time. */
 const headSize = 1 << 24;
 
 /** Tokens of a slice, at least one text. */
@@ -51,7 +51,7 @@ const sliceTokens = 512;
 /** Norms of states, which may have no weights. */
 const bareNorms: readonly string[] = ['attentionNorm', 'feedForwardNorm', 'headNorm'] satisfies NormName[];
 
-/** Rows of weights to put into the memory of hands. */
+/** Rows of weights to put into the memory of workers. */
 interface ProductRows {
   readonly names: readonly string[];
   /** First row of each weight. */
@@ -107,12 +107,12 @@ function rowsOf(from: Float32Array<ArrayBuffer>, width: number, rows: readonly n
 
 /** Carries out the layers of one model. */
 export class LanguageForward {
-  readonly #hands: Hands;
+  readonly #workers: LayerWorkers;
   readonly #facts: LanguageFacts;
   readonly #tensors: LanguageTensors;
 
-  constructor(hands: Hands, facts: LanguageFacts, tensors: LanguageTensors) {
-    this.#hands = hands;
+  constructor(layerWorkers: LayerWorkers, facts: LanguageFacts, tensors: LanguageTensors) {
+    this.#workers = layerWorkers;
     this.#facts = facts;
     this.#tensors = tensors;
   }
@@ -167,7 +167,7 @@ export class LanguageForward {
   /** Hidden states of tokens, `hidden` floats each. */
   async embed(ids: Uint32Array): Promise<Float32Array<ArrayBuffer>> {
     const { hidden, embeddingScale } = this.#facts;
-    const { core } = this.#hands;
+    const { core } = this.#workers;
     const states = new Float32Array(ids.length * hidden);
     // Read each row once.
     const tokensOf = new Map<number, number[]>();
@@ -206,12 +206,12 @@ export class LanguageForward {
     const tokens = states.length / hidden;
     const routes = experts > 0 ? new Routes(layer, tokens) : undefined;
     const step = Math.max(1, Math.floor(sliceTokens / textSize)) * textSize;
-    const run = (slice: number, hand: number) => {
+    const run = (slice: number, worker: number) => {
       const part = states.slice(slice * step * hidden, (slice + 1) * step * hidden);
       const job = { kind: 'layer', layer, states: part, textSize, watch: watcher.watch } as const;
-      return this.#hands.ask(hand, job, [part.buffer]);
+      return this.#workers.ask(worker, job, [part.buffer]);
     };
-    await inOrder(this.#hands, Math.ceil(tokens / step), run, async (slice, { values, watched, routes: found }) => {
+    await inOrder(this.#workers, Math.ceil(tokens / step), run, async (slice, { values, watched, routes: found }) => {
       states.set(values, slice * step * hidden);
       for (const one of watched) await watcher.take(one, undefined);
       const done = Math.min(tokens, (slice + 1) * step);
@@ -242,7 +242,7 @@ export class LanguageForward {
     };
   }
 
-  /** Puts the weights of a layer into the memory of all hands. */
+  /** Puts the weights of a layer into the memory of all workers. */
   async #begin({ index, experts }: LayerSpec): Promise<void> {
     const own = (name: string) => `blk.${index}.${name}.weight`;
     const products = this.#productsOf(index);
@@ -257,7 +257,7 @@ export class LanguageForward {
       feedForwardNorm: own(hasSecond ? 'attn_norm' : normsBetween ? 'post_attention_norm' : 'ffn_norm'),
       feedForwardAfter: own('post_ffw_norm'),
     };
-    await this.#load([...Array(this.#hands.count).keys()], products, norms, (made) => {
+    await this.#load([...Array(this.#workers.count).keys()], products, norms, (made) => {
       const { heads, keyHeads, headSize, hidden } = this.#facts;
       const [queries, keys] = [heads * headSize, keyHeads * headSize];
       const { together, output, up, down, router, sharedUp, sharedDown, sharedGate } = made;
@@ -280,15 +280,15 @@ export class LanguageForward {
     });
   }
 
-  /** Has some hands hold weights and norms. */
+  /** Has some workers hold weights and norms. */
   async #load(
-    hands: readonly number[],
+    indices: readonly number[],
     products: Partial<Record<ProductName, ProductRows>>,
     norms: Readonly<Partial<Record<NormName, string>>>,
     check: (specs: Partial<Record<ProductName, ProductSpec>>) => void = () => {},
   ): Promise<void> {
     const toAll = async (job: TransformerJob) => {
-      await Promise.all(hands.map((hand) => this.#hands.ask(hand, job)));
+      await Promise.all(indices.map((worker) => this.#workers.ask(worker, job)));
     };
     const entries = Object.entries(products) as [ProductName, ProductRows][];
     const specs = Object.fromEntries(entries.map(([name, rows]) => [name, this.#specOf(rows)]));
@@ -351,21 +351,21 @@ export class LanguageForward {
     onExpert: (done: number) => void | Promise<void>,
   ): Promise<void> {
     const { index, hidden, experts } = layer;
-    const run = async (expert: number, hand: number) => {
+    const run = async (expert: number, worker: number) => {
       const { length } = routes.tokensOf(expert);
       if (length === 0) return [];
-      await this.#load([hand], this.#expertOf(index, expert), {}, ({ up, down }) => {
+      await this.#load([worker], this.#expertOf(index, expert), {}, ({ up, down }) => {
         if (up?.inputs === hidden && down?.outputs === hidden && up.outputs === 2 * down.inputs) return;
         throw new ScalepointError('BAD_FILE', `the matrices of the experts of layer ${index} do not fit`);
       });
       const answers: TransformerAnswer[] = [];
       for (let first = 0; first < length; first += sliceTokens) {
         const x = routes.inputsOf(expert, first, sliceTokens);
-        answers.push(await this.#hands.ask(hand, { kind: 'expert', layer, x, watch: watcher.watch }, [x.buffer]));
+        answers.push(await this.#workers.ask(worker, { kind: 'expert', layer, x, watch: watcher.watch }, [x.buffer]));
       }
       return answers;
     };
-    await inOrder(this.#hands, experts, run, async (expert, answers) => {
+    await inOrder(this.#workers, experts, run, async (expert, answers) => {
       let first = 0;
       for (const { values, watched } of answers) {
         for (const one of watched) await watcher.take(one, expert);
@@ -387,7 +387,7 @@ export class LanguageForward {
     shares: readonly number[],
   ): void {
     const { hidden, residualScale } = this.#facts;
-    const { core } = this.#hands;
+    const { core } = this.#workers;
     const before = rowsOf(states, hidden, tokens);
     const after = core.withMemory(values.byteLength * 2, (x) => {
       const y = x + values.byteLength;
@@ -423,13 +423,13 @@ export class LanguageForward {
   /** Has a watcher see the inputs of the head, in the order of the tokens. @param states behind the last layer */
   async headInputs(states: Float32Array<ArrayBuffer>, { watch, take }: InputWatcher): Promise<void> {
     const { hidden } = this.#facts;
-    await this.#load([...Array(this.#hands.count).keys()], {}, { headNorm: 'output_norm.weight' });
+    await this.#load([...Array(this.#workers.count).keys()], {}, { headNorm: 'output_norm.weight' });
     const step = sliceTokens * hidden;
-    const run = (slice: number, hand: number) => {
+    const run = (slice: number, worker: number) => {
       const part = states.slice(slice * step, (slice + 1) * step);
-      return this.#hands.ask(hand, { kind: 'headInputs', name: this.#head, states: part, watch }, [part.buffer]);
+      return this.#workers.ask(worker, { kind: 'headInputs', name: this.#head, states: part, watch }, [part.buffer]);
     };
-    await inOrder(this.#hands, Math.ceil(states.length / step), run, async (_, { watched }) => {
+    await inOrder(this.#workers, Math.ceil(states.length / step), run, async (_, { watched }) => {
       for (const one of watched) await take(one, undefined);
     });
   }
@@ -445,14 +445,14 @@ export class LanguageForward {
     const all = new Float32Array(tokens * vocabulary);
     const step = Math.max(1, Math.floor(headSize / hidden));
     const rowsOfPiece = (piece: number) => Math.min(step, vocabulary - piece * step);
-    const run = async (piece: number, hand: number) => {
+    const run = async (piece: number, worker: number) => {
       const head = { names: [this.#head], row: piece * step, rows: rowsOfPiece(piece) };
-      await this.#load([hand], { head }, { headNorm: 'output_norm.weight' }, (specs) => {
+      await this.#load([worker], { head }, { headNorm: 'output_norm.weight' }, (specs) => {
         if (specs.head?.inputs !== hidden) throw new ScalepointError('BAD_FILE', 'the head does not fit the states');
       });
-      return this.#hands.ask(hand, { kind: 'logits', states, scale, cap });
+      return this.#workers.ask(worker, { kind: 'logits', states, scale, cap });
     };
-    await inOrder(this.#hands, Math.ceil(vocabulary / step), run, (piece, { values }) => {
+    await inOrder(this.#workers, Math.ceil(vocabulary / step), run, (piece, { values }) => {
       const rows = rowsOfPiece(piece);
       for (let token = 0; token < tokens; token++) {
         all.set(values.subarray(token * rows, (token + 1) * rows), token * vocabulary + piece * step);

@@ -10,7 +10,7 @@ import type { OpenModel } from '../formats/format.js';
 import type { RunnableLanguage } from './evaluate.js';
 import { beginningOf, languageFacts, type Metadata } from './facts.js';
 import { LanguageForward } from './forward.js';
-import { type Hands, withHands } from './hands.js';
+import { type LayerWorkers, withLayerWorkers } from './layer-workers.js';
 import { LanguageRows, type LanguageTensor } from './source.js';
 import type { TextTokenizer } from './tokens.js';
 
@@ -110,8 +110,8 @@ function workersFor(tensors: ReadonlyMap<string, LanguageTensor>): number {
 
 /** Options of work with language models. */
 export interface LanguageOptions extends Pick<WorkOptions, 'workers' | 'worker' | 'core' | 'signal'> {
-  /** Hands of another model, which wait while this one is run. */
-  readonly hands?: Hands | undefined;
+  /** Workers of another model, which wait while this one is run. */
+  readonly layerWorkers?: LayerWorkers | undefined;
 }
 
 /**
@@ -126,7 +126,7 @@ export async function withLanguage<T>(
   const { metadata, tensors } = await contentsOf(opened);
   const { core, signal, workers = workersFor(tensors) } = options;
   const { files } = opened.model;
-  const start = async (hands: Hands): Promise<T> =>
+  const start = async (layerWorkers: LayerWorkers): Promise<T> =>
     // Reading is a small share of the work, so that the calling thread does it.
     withRunner(0, { sources: files, sinks: [] }, { core, signal, workers: 0 }, async (runner) => {
       const rows = new LanguageRows(tensors, runner);
@@ -135,8 +135,8 @@ export async function withLanguage<T>(
       const divisors = named === undefined ? undefined : await rows.read(named, 0, 1);
       const shapes = [...tensors.values()].flatMap((one) => (one instanceof Uint8Array ? [] : [one]));
       const facts = languageFacts(metadata, divisors, largestCount(shapes));
-      const forward = new LanguageForward(hands, facts, rows);
-      return use({ hands, facts, forward, beginning: beginningOf(metadata, forward.vocabulary) });
+      const forward = new LanguageForward(layerWorkers, facts, rows);
+      return use({ layerWorkers, facts, forward, beginning: beginningOf(metadata, forward.vocabulary) });
     });
-  return options.hands === undefined ? withHands(workers, options, start) : start(options.hands);
+  return options.layerWorkers === undefined ? withLayerWorkers(workers, options, start) : start(options.layerWorkers);
 }

@@ -2,7 +2,7 @@
 
 import { floatForm, LayerMemory } from '../arrays/layer-memory.js';
 import { type Core, checkStatus } from '../core/memory.js';
-import type { ProductSpec } from './jobs.js';
+import type { ProductSpec } from './layer-jobs.js';
 
 /** Memory that is freed together. */
 export class Memory {

@@ -326,7 +326,7 @@ export class SearchIndex implements VectorIndex {
       this.#store.setAlive(index, false);
       this.#store.clear(index, 1);
       this.#ids.delete(index);
-      for (const removed of this.#removedSince) removed.add(index);
+      for (const since of this.#removedSince) since.add(index);
       if (this.#reuses) this.#free.push(index);
       this.#isSorted = false;
       removed++;

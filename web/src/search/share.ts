@@ -1,14 +1,14 @@
 // A share of the vectors of an index in the memory of one core.
 import { blockVectors } from '../core/door.js';
 import type { Core } from '../core/memory.js';
-import type { JobHand } from '../workers/serve.js';
-import type { ScanAnswer, ScanJob } from './jobs.js';
+import type { JobHandler } from '../workers/serve.js';
+import type { ScanAnswer, ScanJob } from './scan-jobs.js';
 import { VectorStore } from './vector-store.js';
 
 const nothing: ScanAnswer = { found: [] };
 
 /** Carries out the jobs of one share. */
-export class Share implements JobHand {
+export class Share implements JobHandler {
   readonly #core: Core;
   #store: VectorStore | undefined;
 

@@ -6,7 +6,7 @@ import { nodeModule } from '../core/node.js';
 import type { WorkerReply, WorkerRequest } from './messages.js';
 
 /** Carries out the jobs of one kind. */
-export interface JobHand {
+export interface JobHandler {
   /** Carries out a job. Its answer is sent back. */
   carryOut(job: never): object | Promise<object>;
   /** Memory that moves with an answer. */
@@ -34,30 +34,30 @@ function holdLock(name: string): Promise<boolean> {
   });
 }
 
-/** Makes this thread a worker of a pool. @param makers make the hand of each kind of jobs, by the names of the kinds */
-export function serve(makers: Readonly<Record<string, (core: Core, send: SendData) => JobHand>>): void {
-  const hands = new Map<string, JobHand>();
+/** Makes this thread a worker of a pool. @param makers make the handler of each kind of jobs, by the names of the kinds */
+export function serve(makers: Readonly<Record<string, (core: Core, send: SendData) => JobHandler>>): void {
+  const handlers = new Map<string, JobHandler>();
 
   async function carryOut(request: Exclude<WorkerRequest, { kind: 'data' }>, port: Port): Promise<void> {
     if (request.kind === 'start') {
       const core = await instantiateCore('core', request.module);
       const send: SendData = (data, transfer) => port.postMessage({ kind: 'data', data }, transfer);
-      for (const [kind, make] of Object.entries(makers)) hands.set(kind, make(core, send));
+      for (const [kind, make] of Object.entries(makers)) handlers.set(kind, make(core, send));
       const locked = request.lock !== undefined && (await holdLock(request.lock));
       port.postMessage({ kind: 'ready', locked }, []);
       return;
     }
-    const hand = hands.get(request.to);
-    if (hand === undefined) throw new Error('a job came before the start');
-    const answer = await hand.carryOut(request.job as never);
-    port.postMessage({ kind: 'answer', id: request.id, answer }, hand.movable(answer as never));
+    const handler = handlers.get(request.to);
+    if (handler === undefined) throw new Error('a job came before the start');
+    const answer = await handler.carryOut(request.job as never);
+    port.postMessage({ kind: 'answer', id: request.id, answer }, handler.movable(answer as never));
   }
 
   // Jobs run one after the other, because they share the memory of the core.
   let last: Promise<void> = Promise.resolve();
   function receive(request: WorkerRequest, port: Port): void {
     if (request.kind === 'data') {
-      hands.get(request.to)?.receive?.(request.data as never);
+      handlers.get(request.to)?.receive?.(request.data as never);
       return;
     }
     last = last.then(async () => {

@@ -142,12 +142,12 @@ export async function openMlc(files: readonly OpenFile[], open: OpenInput): Prom
       if (shardNames.has(name)) fail(`the file ${quoted(name)} is there twice`);
       shardNames.add(name);
       const known = byName.get(name);
-      const its = known ?? (await besideFile(input, open, ofType('tensor-cache.json with its files'))(name));
-      if (known === undefined) opened.push(its);
-      sources.push(its);
+      const source = known ?? (await besideFile(input, open, ofType('tensor-cache.json with its files'))(name));
+      if (known === undefined) opened.push(source);
+      sources.push(source);
       checksums.push(Object.hasOwn(shard, 'md5sum') ? textOf(shard, 'md5sum', quoted(name)) : undefined);
       const size = wholeOf(shard, 'nbytes', quoted(name));
-      if (its.size !== size) fail(`${quoted(name)} has ${its.size} bytes, and the index says ${size}`);
+      if (source.size !== size) fail(`${quoted(name)} has ${source.size} bytes, and the index says ${size}`);
       const own = listOf(shard, 'records', quoted(name), mostArrays).map((one) => arrayOf(one, file, name, size));
       checkApart(own);
       for (const tensor of own) {

@@ -1,5 +1,5 @@
 /**
- * Jobs of the forward pass of a language model, as messages to workers carry them. A hand, which is a worker or the calling thread, holds the
+ * Jobs of the forward pass of a language model, as messages to workers carry them. A worker, or the calling thread in its place, holds the
  * weights of one layer, of one expert or of some rows of the head, and takes slices of tokens.
  */
 import type { GateId, RotaryPairsId, SharesId } from '../core/door.js';
@@ -62,7 +62,7 @@ export interface LayerSpec {
   readonly gate: GateId;
   readonly residualScale: number;
   readonly isParallel: boolean;
-  readonly normsTurned: boolean;
+  readonly normsRotated: boolean;
   readonly attentionScale: number;
   readonly attentionCap: number;
   /** Bound of queries, keys and values; 0 without one. */
@@ -80,7 +80,7 @@ export interface LayerSpec {
   readonly routerBias: Float32Array<ArrayBuffer> | undefined;
 }
 
-/** Work of a hand. */
+/** A job of the forward pass. */
 export type TransformerJob =
   /** Takes memory for weights. Those before are freed. */
   | {

@@ -2,8 +2,16 @@
 import { AttentionSpecRecord, RotarySpecRecord, RouteSpecRecord, SharesId, StatusId } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus } from '../core/memory.js';
-import type { JobHand } from '../workers/serve.js';
-import type { LayerSpec, NormName, ProductName, TransformerAnswer, TransformerJob, Watch, Watched } from './jobs.js';
+import type { JobHandler } from '../workers/serve.js';
+import type {
+  LayerSpec,
+  NormName,
+  ProductName,
+  TransformerAnswer,
+  TransformerJob,
+  Watch,
+  Watched,
+} from './layer-jobs.js';
 import { fromWasm, Memory, Product, toWasm } from './layer-weights.js';
 
 const nothing = (): TransformerAnswer => ({ values: new Float32Array(0), watched: [] });
@@ -11,7 +19,7 @@ const nothing = (): TransformerAnswer => ({ values: new Float32Array(0), watched
 type Job<Kind extends TransformerJob['kind']> = Extract<TransformerJob, { kind: Kind }>;
 
 /** Holds the weights of a layer, and passes tokens through it. */
-export class TransformerHand implements JobHand {
+export class LayerHandler implements JobHandler {
   readonly #core: Core;
   readonly #weights: Memory;
   readonly #products = new Map<ProductName, Product>();
@@ -136,7 +144,7 @@ export class TransformerHand implements JobHand {
   #layer({ layer, states, textSize, watch }: Job<'layer'>): TransformerAnswer {
     const core = this.#core;
     const { models } = core;
-    const { index, hidden, heads, keyHeads, headSize, residualScale, isParallel, normsTurned } = layer;
+    const { index, hidden, heads, keyHeads, headSize, residualScale, isParallel, normsRotated } = layer;
     const tokens = states.length / hidden;
     const floats = states.length;
     const [queries, keys] = [heads * headSize, keyHeads * headSize];
@@ -170,10 +178,10 @@ export class TransformerHand implements JobHand {
         [k >>> 2, keys],
         [v >>> 2, keys],
       ]);
-      if (normsTurned) this.#rotate(layer, tokens, textSize, q, k, work);
+      if (normsRotated) this.#rotate(layer, tokens, textSize, q, k, work);
       this.#norm('queryNorm', q, tokens * queries, q);
       this.#norm('keyNorm', k, tokens * keys, k);
-      if (!normsTurned) this.#rotate(layer, tokens, textSize, q, k, work);
+      if (!normsRotated) this.#rotate(layer, tokens, textSize, q, k, work);
       const attention: AttentionSpecRecord = {
         heads,
         keyHeads,

@@ -1,26 +1,26 @@
-/** Hands that carry out parts of a forward pass: workers, or the calling thread. */
+/** Workers that carry out parts of a forward pass, or the calling thread in their place. */
 
 import { orReason, type WorkOptions } from '../convert/start.js';
 import type { Core } from '../core/memory.js';
 import { WorkerPool } from '../workers/worker-pool.js';
-import { TransformerHand } from './hand.js';
-import { isAnswer, type TransformerAnswer, type TransformerJob } from './jobs.js';
+import { LayerHandler } from './layer-handler.js';
+import { isAnswer, type TransformerAnswer, type TransformerJob } from './layer-jobs.js';
 
 /** Carries out jobs. */
-export interface Hands {
-  /** Number of hands, from 1. */
+export interface LayerWorkers {
+  /** Number of workers, from 1. */
   readonly count: number;
   /** A core in the calling thread. */
   readonly core: Core;
-  /** Has a hand carry out a job. Those of one hand are carried out in the order of the calls. */
-  ask(hand: number, job: TransformerJob, transfer?: ArrayBuffer[]): Promise<TransformerAnswer>;
+  /** Has a worker carry out a job. Those of one worker are carried out in the order of the calls. */
+  ask(worker: number, job: TransformerJob, transfer?: ArrayBuffer[]): Promise<TransformerAnswer>;
 }
 
-/** Starts hands, and disposes of them after the work. @param workers 0 for the calling thread */
-export async function withHands<T>(
+/** Starts workers, and disposes of them after the work. @param workers their count; 0: the calling thread does the work */
+export async function withLayerWorkers<T>(
   workers: number,
   { worker, core: given, signal }: Pick<WorkOptions, 'worker' | 'core' | 'signal'>,
-  use: (hands: Hands) => Promise<T>,
+  use: (layerWorkers: LayerWorkers) => Promise<T>,
 ): Promise<T> {
   const load = await import('../core/load.js');
   const module = await load.compileCore('core', given);
@@ -29,15 +29,16 @@ export async function withHands<T>(
     const starting = workers === 0 ? undefined : WorkerPool.start({ count: workers, module, worker, signal });
     const started = starting && (await orReason(starting, { worker, signal }));
     if (started === undefined || started instanceof Error) {
-      const hand = new TransformerHand(core);
-      return await use({ count: 1, core, ask: async (_, job) => hand.carryOut(job) });
+      const handler = new LayerHandler(core);
+      return await use({ count: 1, core, ask: async (_, job) => handler.carryOut(job) });
     }
     // End the work at once, because a slice takes seconds.
     const abort = () => started.dispose(signal?.reason);
     signal?.addEventListener('abort', abort, { once: true });
     try {
       signal?.throwIfAborted();
-      const ask: Hands['ask'] = (hand, job, transfer) => started.ask(hand, { to: 'layers', job, transfer, isAnswer });
+      const ask: LayerWorkers['ask'] = (worker, job, transfer) =>
+        started.ask(worker, { to: 'layers', job, transfer, isAnswer });
       return await use({ count: workers, core, ask });
     } finally {
       signal?.removeEventListener('abort', abort);
@@ -49,13 +50,13 @@ export async function withHands<T>(
 }
 
 /**
- * Does numbered work with all hands, and takes the results in the order of their numbers.
- * @param run does the work of a number with a hand
+ * Does numbered work with all workers, and takes the results in the order of their numbers.
+ * @param run does the work of a number with a worker
  */
 export async function inOrder<T>(
-  hands: Pick<Hands, 'count'>,
+  layerWorkers: Pick<LayerWorkers, 'count'>,
   count: number,
-  run: (index: number, hand: number) => Promise<T>,
+  run: (index: number, worker: number) => Promise<T>,
   take: (index: number, result: T) => void | Promise<void>,
 ): Promise<void> {
   const results = new Map<number, T>();
@@ -68,13 +69,13 @@ export async function inOrder<T>(
       await take(taken++, result);
     }
   };
-  const work = async (hand: number) => {
+  const work = async (worker: number) => {
     while (next < count) {
       const index = next++;
-      results.set(index, await run(index, hand));
+      results.set(index, await run(index, worker));
       taking = taking.then(takeNext);
       await taking;
     }
   };
-  await Promise.all(Array.from({ length: Math.min(hands.count, count) }, (_, hand) => work(hand)));
+  await Promise.all(Array.from({ length: Math.min(layerWorkers.count, count) }, (_, worker) => work(worker)));
 }

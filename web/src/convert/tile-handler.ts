@@ -2,7 +2,7 @@
 import { errorData } from '../core/errors.js';
 import type { Core } from '../core/memory.js';
 import { type ReadBytes, readerOf, type WriteBytes, writerOf } from '../formats/files/reference.js';
-import type { JobHand, SendData } from '../workers/serve.js';
+import type { JobHandler, SendData } from '../workers/serve.js';
 import { fileOutput, memoryOutput } from './batch-output.js';
 import { type GivenBytes, InputReader } from './input-reader.js';
 import { type LastRanges, unpackBatch } from './packed-batch.js';
@@ -66,7 +66,7 @@ class Received implements GivenBytes {
 }
 
 /** Carries out jobs on tiles. */
-export class TileHand implements JobHand {
+export class TileHandler implements JobHandler {
   readonly #converter: TileConverter;
   readonly #giveBack: (chunk: Uint8Array<ArrayBuffer>) => void;
   /** Files that this worker opened. */
