@@ -1,4 +1,4 @@
-// Quantizes a matrix by the second moments of its inputs: rounding passes the error of each column on, as in GPTQ.
+// Quantizes a matrix by the second moments of its inputs, with the error feedback of GPTQ.
 import { MatrixByMomentsRecord, MatrixCodesRecord, MomentsRecord, StatusId } from '../core/door.js';
 import { outOfMemory, rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { factorOf } from '../core/factor.js';

@@ -1,5 +1,5 @@
 /**
- * Factors of second moments, by which rounding passes errors on. Tiles of one matrix, and matrices with the same inputs, share a factor, so some
+ * Factors of second moments for the error feedback of GPTQ. Tiles of one matrix, and matrices with the same inputs, share a factor, so some
  * stay in memory.
  */
 

@@ -77,7 +77,7 @@ export interface EncodeTask {
   readonly rows: number;
   readonly columns: number;
   /**
-   * The rectangle; behind it the second moments of the matrix's inputs, and of held-back ones, if rounding is to pass errors on or `judges` is set.
+   * The rectangle; behind it the second moments of the matrix's inputs, and of held-back ones, for GPTQ or if `judges` is set.
    */
   readonly inputs: readonly [TileInput] | readonly [TileInput, TileInput];
   /** Damping of these moments. */

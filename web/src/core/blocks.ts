@@ -62,7 +62,7 @@ export const searchedTypes: readonly BlockType[] = Object.freeze(
   blockTypes.filter((type) => blockFacts(type).searched),
 );
 
-/** True for types whose rounding can pass errors on to later columns. */
+/** True for types that GPTQ can round. */
 export function hasFeedback(type: string): boolean {
   return isBlockType(type) && blockFacts(type).feedback;
 }

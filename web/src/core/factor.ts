@@ -1,4 +1,4 @@
-// Factors of second moments, by which rounding passes errors on, in memory of the large module.
+// Factors of second moments for the error feedback of GPTQ, in memory of the large module.
 import { FactorDampingRecord, FeedbackGroupsRecord, StatusId } from './door.js';
 import { type Core, checkStatus } from './memory.js';
 

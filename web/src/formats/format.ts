@@ -196,7 +196,7 @@ export interface PlannedTensor {
   readonly infinities?: true;
   /** Tensors whose ranges count as its own, in the answers to each RangeCut. */
   readonly sharesRangeWith?: readonly LogicalTensor[] | undefined;
-  /** Set if rounding passes errors on. */
+  /** Set if the weight is rounded with GPTQ. */
   readonly feedback?: Feedback | undefined;
   /** The type that it was to have, if another one was chosen because blocks do not divide its rows. */
   readonly unfit?: string | undefined;
@@ -207,7 +207,7 @@ export interface PlannedTensor {
 /** The order in which rounding goes through the columns of a matrix: as they are stored, or those with the largest inputs first. */
 export type ColumnOrder = 'stored' | 'falling';
 
-/** Second moments of the inputs of a matrix, in the `data` of the plan, by which rounding passes errors on. */
+/** Second moments of the inputs of a matrix, in the `moments` of the plan, for GPTQ. */
 export interface Feedback extends WeightMoments {
   /** Share of the mean of the diagonal that is added to it. */
   readonly damping: number;

@@ -129,7 +129,7 @@ export class WeightStatistics {
   }
 
   /**
-   * The moments by which the rounding of a weight passes errors on; undefined without moments, or if the method does not.
+   * The moments of a weight for GPTQ; undefined without moments, or with another method.
    * @param takesFeedback false if its form is always rounded to the nearest
    */
   feedbackOf(weight: MeasuredWeight, takesFeedback: boolean): Feedback | undefined {

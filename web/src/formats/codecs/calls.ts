@@ -167,11 +167,11 @@ export function encoded(
 /** Calls of a codec that looks at the inputs of a matrix. */
 interface InputCalls {
   readonly plain: TileCall;
-  /** Passes errors on. */
+  /** Encodes with the error feedback of GPTQ. */
   readonly fed: (tile: number, moments: number, ...addresses: Parameters<CoreCall>) => StatusId;
 }
 
-/** Encodes a tile, passing errors on if it has moments. @param importance that of the inputs */
+/** Encodes a tile, with the error feedback of GPTQ if it has moments. @param importance that of the inputs */
 export function encodeTileByInputs(
   core: Core,
   tile: Tile,

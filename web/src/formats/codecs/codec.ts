@@ -131,7 +131,7 @@ export interface Tile {
   readonly ranges: Float32Array<ArrayBuffer> | undefined;
   /** In a tile in pieces: the first row of this piece, and the count of all rows. The parts are those of the whole tile. */
   readonly piece?: { readonly row: number; readonly of: number } | undefined;
-  /** Set if rounding is to pass errors on, for codecs that can. */
+  /** Second moments for GPTQ, for codecs that have it. */
   readonly moments?: TileMoments | undefined;
 }
 
@@ -243,7 +243,7 @@ export interface Codec<F extends Form = Form> {
   recodes?(form: F): boolean;
   /** Codes of another form to the bytes of parts. The values of codes stay as they are. */
   recode?(core: Core, stored: StoredTile, from: Form, tile: Pick<Tile, 'roles' | 'measures'>, arena: Arena): Encoded;
-  /** Sizes of the groups of columns that share a grid, if rounding may pass errors on in an order of its own. */
+  /** Sizes of the groups of columns that share a grid, if GPTQ may round columns in an order of its own. */
   feedbackGroups?(core: Core, form: F): FeedbackGroups;
   /** Observes the sets of a tile, for a SetsCut. Undefined if the codec makes no SetsCut. */
   observe?(core: Core, tile: Tile, form: F, arena: Arena): Observed;

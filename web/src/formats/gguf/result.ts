@@ -35,7 +35,7 @@ export interface ResultTensor extends Choice {
   readonly shape: readonly number[];
   /** Weight of the errors of each column. */
   readonly importance?: Float32Array<ArrayBuffer> | undefined;
-  /** Set if rounding passes errors on. */
+  /** Set if the weight is rounded with GPTQ. */
   readonly feedback?: Feedback | undefined;
   /** Moments of the inputs, if they are known. */
   readonly moments?: WeightMoments | undefined;

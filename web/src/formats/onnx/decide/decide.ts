@@ -35,7 +35,7 @@ export interface Decisions {
   readonly isTooOldForHalf: boolean;
   /** Decisions, at least one for each weight, in the order of the weights. */
   readonly decisions: readonly WeightDecision[];
-  /** Moments by which the codes of weights pass errors on. */
+  /** Moments of the weights that are rounded with GPTQ. */
   readonly feedback: ReadonlyMap<Weight, Feedback>;
   /** Weights whose codes do not depend on statistics, if there are any statistics. */
   readonly withoutInputs: readonly WithoutInputs[];

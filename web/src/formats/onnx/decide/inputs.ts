@@ -94,7 +94,7 @@ export class OnnxInputStatistics {
     }
   }
 
-  /** The moments by which the codes of weights pass errors on. */
+  /** Moments of the weights that are rounded with GPTQ. */
   get feedback(): ReadonlyMap<Weight, Feedback> {
     return this.#feedback;
   }
