@@ -9,6 +9,7 @@ import type { LowRankForm } from '../formats/codecs/low-rank.js';
 import { codecOf } from '../formats/codecs/registry.js';
 import type { ScaledForm } from '../formats/codecs/scaled-elements.js';
 import { quoted } from '../formats/files/bytes.js';
+import { badTensor } from '../formats/files/errors.js';
 import type { CodedRows, ElementView, LogicalTensor } from '../formats/format.js';
 import { defaultAlignment, type GgufTensor } from '../formats/gguf/contents.js';
 import { metadataOf, pairOf } from '../formats/gguf/pairs.js';
@@ -16,10 +17,6 @@ import type { GgufView } from '../formats/gguf/plan.js';
 import { blockedView } from './blocked-view.js';
 import { gathered, plainType } from './gathered.js';
 import type { Conversion, Recipe, RowWindow } from './recipe.js';
-
-function fail(name: string, message: string): never {
-  throw new ScalepointError('BAD_FILE', `tensor ${quoted(name)}: ${message}`, { tensor: name });
-}
 
 const text = (shape: readonly number[]) => `[${shape.join(', ')}]`;
 
@@ -42,7 +39,7 @@ function rowsOf(weight: SourceWeight, window: RowWindow | undefined): SourceWeig
   const [first, count] = window;
   const width = tensor.shape.length < 2 ? [] : tensor.shape.slice(-1);
   const all = elementsOf(tensor.shape) / Math.max(1, elementsOf(width));
-  if (first + count > all) fail(name, `it has ${all} rows, and ${first + count} are needed`);
+  if (first + count > all) badTensor(name, `it has ${all} rows, and ${first + count} are needed`);
   const shape = [count, ...width];
   if (isCoded && count === all) return { ...weight, tensor: { ...tensor, shape } };
   const adapted = adaptedRows(tensor, first, count);
@@ -114,7 +111,7 @@ function checkView({ offset, dims }: ElementView, { name, shape }: Recipe, from:
   const taken = dims.reduce((product, [n]) => product * n, 1);
   const last = dims.reduce((sum, [n, stride]) => sum + (n - 1) * stride, offset);
   if (taken * count !== elementsOf(shape) || last >= elementsOf(from.shape))
-    fail(from.name, `its shape is ${text(from.shape)}, and ${name} is to be ${text(shape)}`);
+    badTensor(from.name, `its shape is ${text(from.shape)}, and ${name} is to be ${text(shape)}`);
 }
 
 /** Finds the sources of a recipe, and checks their types and shapes. */
@@ -122,10 +119,12 @@ function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceWeight>): Lo
   const { name, shape, sources, windows, permuteHeads, view, zeroRows = 0 } = recipe;
   const weights = sources.map((source, i) => {
     const weight = byName.get(source);
-    return weight === undefined ? fail(source, `it is missing; ${name} is made of it`) : rowsOf(weight, windows?.[i]);
+    return weight === undefined
+      ? badTensor(source, `it is missing; ${name} is made of it`)
+      : rowsOf(weight, windows?.[i]);
   });
   const [first] = weights;
-  if (first === undefined) return fail(name, 'the recipe has no sources');
+  if (first === undefined) return badTensor(name, 'the recipe has no sources');
   const { shape: from } = first.tensor;
   const other = weights.find(
     (weight) =>
@@ -135,14 +134,14 @@ function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceWeight>): Lo
   );
   if (other !== undefined) {
     const [its, that] = [other, first].map(({ tensor }) => `${tensor.type} ${text(tensor.shape)}`);
-    fail(other.tensor.name, `it is ${its}, and ${first.tensor.name} is ${that}`);
+    badTensor(other.tensor.name, `it is ${its}, and ${first.tensor.name} is ${that}`);
   }
   if (view !== undefined) checkView(view, recipe, first.tensor, weights.length);
   else if (elementsOf(shape) !== weights.length * elementsOf(from) + zeroRows * elementsOf(shape.slice(1))) {
-    fail(first.tensor.name, `its shape is ${text(from)}, and ${name} is to be ${text(shape)}`);
+    badTensor(first.tensor.name, `its shape is ${text(from)}, and ${name} is to be ${text(shape)}`);
   }
   if (permuteHeads !== undefined && ((from[0] ?? 1) / permuteHeads) % 2 !== 0) {
-    fail(first.tensor.name, `${permuteHeads} heads do not have an even number of its ${from[0] ?? 1} rows each`);
+    badTensor(first.tensor.name, `${permuteHeads} heads do not have an even number of its ${from[0] ?? 1} rows each`);
   }
   const isCoded = weights.some((weight) => weight.isCoded);
   const codedRows = isCoded && view !== undefined ? codedRowsOf(view, weights) : undefined;
@@ -160,7 +159,7 @@ function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceWeight>): Lo
     return { name, shape, type, form: blocked?.form ?? first.tensor.form, parts, isRenamed: true, gathered };
   }
   if (recipe.ternary === true || changesElements({ ...recipe, ternary: 0 }))
-    fail(first.tensor.name, 'its elements change, which are codes');
+    badTensor(first.tensor.name, 'its elements change, which are codes');
   if (zeroRows > 0) {
     const message = `tensor ${quoted(first.tensor.name)}: quantized weights cannot be filled up with rows of zeros`;
     throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: first.tensor.name });
@@ -184,7 +183,7 @@ export function carryOutAll(weights: readonly SourceWeight[], { keys, tensors: r
   const sources: (LogicalTensor | Uint8Array<ArrayBuffer>)[] = [];
   const found = recipes.map((recipe): GgufTensor => {
     const { name, shape, values, float32 = false } = recipe;
-    if (names.has(name)) fail(name, 'duplicate tensor name');
+    if (names.has(name)) badTensor(name, 'duplicate tensor name');
     names.add(name);
     if (values !== undefined) {
       const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);

@@ -3,6 +3,7 @@
  * replaced as a whole: a header in JSON with the facts that decide about the result, and arrays of numbers. A run that is killed leaves the
  * last whole state.
  */
+
 import { buildId, version } from '../core/core.mjs';
 import { ScalepointError, typeError } from '../core/errors.js';
 import { type NodeModules, nodeModule, type WritableFileHandle } from '../core/node.js';
@@ -10,6 +11,7 @@ import { ofType } from '../core/option-problem.js';
 import { type ByteSource, ioError } from '../formats/files/bytes.js';
 import { openWithin } from '../formats/files/open.js';
 import { checkNoInput, writeAll } from '../formats/files/path-sink.js';
+import { sha256Of } from '../formats/files/sha256.js';
 import { type ByteSink, openSink, type SinkOptions } from '../formats/files/sinks.js';
 import type { Numbers, SavedState } from './saved-state.js';
 
@@ -87,11 +89,6 @@ class Seal {
   }
 }
 
-async function digestOf(bytes: Uint8Array<ArrayBuffer>): Promise<string> {
-  const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', bytes));
-  return Array.from(digest, (byte) => byte.toString(16).padStart(2, '0')).join('');
-}
-
 /** Bytes at both ends of a file that its stamp covers. */
 const stampBytes = 1 << 20;
 
@@ -103,13 +100,13 @@ export function stampsOf(files: readonly ByteSource[]): Promise<unknown[]> {
       const first = await file.read(0, Math.min(size, stampBytes));
       const last = await file.read(Math.max(0, size - stampBytes), size);
       const time = reference?.kind === 'path' ? (reference.stamp.mtimeMs ?? null) : null;
-      return [name ?? null, size, time, await digestOf(first), await digestOf(last)];
+      return [name ?? null, size, time, await sha256Of(first), await sha256Of(last)];
     }),
   );
 }
 
 /** A digest of tokens. */
-export const digestOfTokens = (ids: Uint32Array): Promise<string> => digestOf(new Uint8Array(ids.slice().buffer));
+export const digestOfTokens = (ids: Uint32Array): Promise<string> => sha256Of(new Uint8Array(ids.slice().buffer));
 
 const isSame = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b);
 
@@ -241,7 +238,7 @@ export class PassState {
         await handle.datasync();
         for (let at = 0; at < bytes.length; at += copyBytes) {
           const piece = bytes.slice(at, at + copyBytes);
-          this.#pieces.set(position + at, [position + at, piece.length, await digestOf(piece)]);
+          this.#pieces.set(position + at, [position + at, piece.length, await sha256Of(piece)]);
         }
       },
     };
@@ -257,7 +254,7 @@ export class PassState {
         const start = starts[next] ?? size;
         const [, length, digest] = (start === at ? this.#pieces.get(at) : undefined) ?? [];
         const bytes = await source.read(at, Math.min(size, at + (length ?? Math.min(copyBytes, start - at))));
-        if (digest !== undefined && digest !== (await digestOf(bytes))) throw damaged(this.#momentsPath);
+        if (digest !== undefined && digest !== (await sha256Of(bytes))) throw damaged(this.#momentsPath);
         await to.write(at, bytes);
         at += bytes.length;
       }

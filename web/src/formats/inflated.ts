@@ -1,11 +1,8 @@
 /** Reads packed files of zip archives. */
 import { ScalepointError } from '../core/errors.js';
 import { allocate, type ByteSource, checkRange, quoted } from './files/bytes.js';
+import { badFile } from './files/errors.js';
 import type { PlacedEntry } from './zip.js';
-
-function bad(message: string, byteOffset: number): never {
-  throw new ScalepointError('BAD_FILE', message, { byteOffset });
-}
 
 /** Bytes of packed data that are read at a time. */
 const packedWindow = 1 << 16;
@@ -61,7 +58,7 @@ export class InflatedSource implements ByteSource {
     if (this.#reader === undefined || begin < this.#at) await this.#begin();
     while (this.#at < end) {
       if (this.#rest.length === 0 && !(await this.#more()))
-        bad(`${quoted(name)} is smaller than the zip archive says`, at);
+        badFile(`${quoted(name)} is smaller than the zip archive says`, at);
       // Skip bytes before the range, and copy those in it.
       const part = this.#rest.subarray(0, (this.#at < begin ? begin : end) - this.#at);
       if (this.#at >= begin) target.set(part, this.#at - begin);
@@ -69,7 +66,7 @@ export class InflatedSource implements ByteSource {
       this.#rest = this.#rest.subarray(part.length);
     }
     const isLonger = this.#at === size && (this.#rest.length > 0 || (await this.#more()));
-    if (isLonger) bad(`${quoted(name)} is larger than the zip archive says`, at);
+    if (isLonger) badFile(`${quoted(name)} is larger than the zip archive says`, at);
     return target;
   }
 

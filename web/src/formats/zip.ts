@@ -2,12 +2,8 @@
  * Reads zip archives: the list of their files, and the place of each.
  * Reference: PKWARE's APPNOTE.TXT, sections 4.3 and 4.5.
  */
-import { ScalepointError } from '../core/errors.js';
 import { type ByteSource, checkRange, quoted } from './files/bytes.js';
-
-function bad(message: string, byteOffset: number): never {
-  throw new ScalepointError('BAD_FILE', message, { byteOffset });
-}
+import { badFile } from './files/errors.js';
 
 /** A file in an archive. */
 export interface ZipEntry {
@@ -35,7 +31,7 @@ function widened(view: DataView, from: number, to: number, values: number[], at:
     let next = i + 4;
     for (const [k, value] of values.entries()) {
       if (value !== beyond) continue;
-      if (next + 8 > Math.min(to, i + 4 + view.getUint16(i + 2, true))) bad('a zip entry lacks its size', at + i);
+      if (next + 8 > Math.min(to, i + 4 + view.getUint16(i + 2, true))) badFile('a zip entry lacks its size', at + i);
       values[k] = Number(view.getBigUint64(next, true));
       next += 8;
     }
@@ -46,11 +42,11 @@ function widened(view: DataView, from: number, to: number, values: number[], at:
 async function wideEnd(source: ByteSource, end: number): Promise<[bytes: number, at: number]> {
   const locator = end - 20;
   const view = locator < 0 ? undefined : viewOf(await source.read(locator, end));
-  if (view?.getUint32(0, true) !== 0x07064b50) bad('the zip archive lacks the record of its large size', end);
+  if (view?.getUint32(0, true) !== 0x07064b50) badFile('the zip archive lacks the record of its large size', end);
   const at = Number(view.getBigUint64(8, true));
-  if (!(at + 56 <= locator)) bad('the record of the size lies outside of the zip archive', locator);
+  if (!(at + 56 <= locator)) badFile('the record of the size lies outside of the zip archive', locator);
   const record = viewOf(await source.read(at, at + 56));
-  if (record.getUint32(0, true) !== 0x06064b50) bad('the zip archive lacks the record of its large size', at);
+  if (record.getUint32(0, true) !== 0x06064b50) badFile('the zip archive lacks the record of its large size', at);
   return [Number(record.getBigUint64(40, true)), Number(record.getBigUint64(48, true))];
 }
 
@@ -63,18 +59,19 @@ export async function entriesOf(source: ByteSource): Promise<{ entries: readonly
   const tail = viewOf(await source.read(start, source.size));
   let end = tail.byteLength - endBytes;
   while (end >= 0 && tail.getUint32(end, true) !== 0x06054b50) end--;
-  if (end < 0) bad('the zip archive has no end', source.size);
+  if (end < 0) badFile('the zip archive has no end', source.size);
   let [bytes, at] = [tail.getUint32(end + 12, true), tail.getUint32(end + 16, true)];
   if (bytes === beyond || at === beyond) [bytes, at] = await wideEnd(source, start + end);
-  if (at + bytes > start + end) bad('the list of the zip archive lies outside of it', start + end);
-  if (bytes > mostListBytes) bad(`the list of the zip archive has ${bytes} bytes, more than ${mostListBytes}`, at);
+  if (at + bytes > start + end) badFile('the list of the zip archive lies outside of it', start + end);
+  if (bytes > mostListBytes) badFile(`the list of the zip archive has ${bytes} bytes, more than ${mostListBytes}`, at);
   const list = await source.read(at, at + bytes);
   const view = viewOf(list);
   const entries: ZipEntry[] = [];
   for (let i = 0; i < bytes; ) {
     const [name, extra, comment] = i + 46 > bytes ? [0, 0, 0] : [28, 30, 32].map((k) => view.getUint16(i + k, true));
     const after = i + 46 + (name as number) + (extra as number) + (comment as number);
-    if (after > bytes || view.getUint32(i, true) !== 0x02014b50) bad('the list of the zip archive is damaged', at + i);
+    if (after > bytes || view.getUint32(i, true) !== 0x02014b50)
+      badFile('the list of the zip archive is damaged', at + i);
     const nameEnd = i + 46 + (name as number);
     const values = [view.getUint32(i + 24, true), view.getUint32(i + 20, true), view.getUint32(i + 42, true)];
     widened(view, nameEnd, nameEnd + (extra as number), values, at);
@@ -106,15 +103,15 @@ export interface PlacedEntry {
 /** Locates the bytes of an entry, and checks its sizes. */
 export async function placed(source: ByteSource, entry: ZipEntry): Promise<PlacedEntry> {
   const { name, method, flags, packed, size, at } = entry;
-  if (!(at + 30 <= source.size)) bad(`${quoted(name)} lies outside of the zip archive`, source.size);
-  if (flags & 1) bad(`${quoted(name)} in the zip archive is encrypted`, at);
+  if (!(at + 30 <= source.size)) badFile(`${quoted(name)} lies outside of the zip archive`, source.size);
+  if (flags & 1) badFile(`${quoted(name)} in the zip archive is encrypted`, at);
   const head = viewOf(await source.read(at, at + 30));
-  if (head.getUint32(0, true) !== 0x04034b50) bad(`${quoted(name)} is not where the zip archive says`, at);
+  if (head.getUint32(0, true) !== 0x04034b50) badFile(`${quoted(name)} is not where the zip archive says`, at);
   const begin = at + 30 + head.getUint16(26, true) + head.getUint16(28, true);
-  if (!(begin + packed <= source.size)) bad(`${quoted(name)} lies outside of the zip archive`, at);
-  if (method === 0 && packed !== size) bad(`${quoted(name)} has two sizes in the zip archive`, at);
-  if (size > mostRatio * packed + 1024) bad(`${quoted(name)} cannot be as large as the zip archive says`, at);
-  if (method !== 0 && method !== 8) bad(`${quoted(name)} is packed in a way that is not read (${method})`, at);
+  if (!(begin + packed <= source.size)) badFile(`${quoted(name)} lies outside of the zip archive`, at);
+  if (method === 0 && packed !== size) badFile(`${quoted(name)} has two sizes in the zip archive`, at);
+  if (size > mostRatio * packed + 1024) badFile(`${quoted(name)} cannot be as large as the zip archive says`, at);
+  if (method !== 0 && method !== 8) badFile(`${quoted(name)} is packed in a way that is not read (${method})`, at);
   return { entry, begin, end: begin + packed };
 }
 
@@ -123,8 +120,8 @@ export function checkEntriesApart(entries: readonly PlacedEntry[], listAt: numbe
   let [covered, before] = [0, ''];
   for (const { entry, end } of entries.toSorted((a, b) => a.entry.at - b.entry.at)) {
     const { name, at } = entry;
-    if (at < covered) bad(`${quoted(name)} overlaps ${quoted(before)} in the zip archive`, at);
-    if (end > listAt) bad(`${quoted(name)} overlaps the list of the zip archive`, at);
+    if (at < covered) badFile(`${quoted(name)} overlaps ${quoted(before)} in the zip archive`, at);
+    if (end > listAt) badFile(`${quoted(name)} overlaps the list of the zip archive`, at);
     [covered, before] = [end, name];
   }
 }

@@ -2,6 +2,7 @@
  * Tensors of models whose layers have linear attention (gated delta nets) in three of four.
  * Reference: github.com/Tippach/Franken-Llama 1774451, conversion/qwen.py; names as in gguf-py/gguf/tensor_mapping.py there.
  */
+import { greatestCommonDivisor } from '../../formats/codecs/elements.js';
 import type { RowWindow } from '../recipe.js';
 import {
   attention,
@@ -26,10 +27,6 @@ export interface Linear {
   readonly value: number;
   /** Tokens that its convolution sees. */
   readonly convolved: number;
-}
-
-function greatestCommonDivisor(a: number, b: number): number {
-  return b === 0 ? a : greatestCommonDivisor(b, a % b);
 }
 
 /** Windows of equal length that cover others. */

@@ -6,6 +6,7 @@ import type { CastForm } from '../../formats/codecs/cast.js';
 import { elementsOf, largestCount } from '../../formats/codecs/elements.js';
 import { type MlcForm, mlcGroup } from '../../formats/codecs/mlc.js';
 import { quoted, quotedNames } from '../../formats/files/bytes.js';
+import { badTensor } from '../../formats/files/errors.js';
 import type { FilePlan, LogicalTensor, OpenModel, PartsOf, PlannedTensor } from '../../formats/format.js';
 import { type ModelFile, modelFiles, type Parameter } from '../../formats/mlc/layout.js';
 import type { MlcChoices } from '../../formats/mlc/options.js';
@@ -114,10 +115,6 @@ function libraryFor(keys: Json, config: Config, to: MlcTarget): { library: Prebu
 
 const shown = (shape: readonly number[]) => `[${shape.join(', ')}]`;
 
-function fail(name: string, message: string): never {
-  throw new ScalepointError('BAD_FILE', `tensor ${quoted(name)}: ${message}`, { tensor: name });
-}
-
 /** Plans the tensors of parameters. */
 class Weights {
   readonly planned: PlannedTensor[] = [];
@@ -136,9 +133,9 @@ class Weights {
   add({ module, kind, name, tensors, add }: NeededParameter): void {
     const indices = tensors.map((needed) => {
       const tensor = this.#byName.get(needed.name);
-      if (tensor === undefined) fail(needed.name, `it is missing; ${module} is made of it`);
+      if (tensor === undefined) badTensor(needed.name, `it is missing; ${module} is made of it`);
       if (shown(tensor.shape) !== shown(needed.shape))
-        fail(needed.name, `its shape is ${shown(tensor.shape)}, and config.json wants ${shown(needed.shape)}`);
+        badTensor(needed.name, `its shape is ${shown(tensor.shape)}, and config.json wants ${shown(needed.shape)}`);
       return this.planned.push(kind === 'weight' ? this.#weight(tensor) : this.#floats(tensor, add)) - 1;
     });
     const stored =
@@ -153,7 +150,7 @@ class Weights {
 
   #weight(source: LogicalTensor): PlannedTensor {
     const { name, shape } = source;
-    if ((shape.at(-1) as number) % mlcGroup !== 0) fail(name, `its rows are no multiple of ${mlcGroup}`);
+    if ((shape.at(-1) as number) % mlcGroup !== 0) badTensor(name, `its rows are no multiple of ${mlcGroup}`);
     this.#checkFloats(source);
     const { floats } = quantizationOf(this.#choices.to);
     const form: MlcForm =

@@ -3,12 +3,13 @@
  * of their own; and int8 codes with a scale for each row.
  * Reference: github.com/bitsandbytes-foundation/bitsandbytes at 95f9af30. The arithmetic is in cpp/codecs/bitsandbytes.cpp.
  */
+
 import { BitsAndBytesRecord, ElementTypeId, PublishedCodebookId, StoredRecord } from '../../core/door.js';
 import { decodeTile, storedRecord } from './calls.js';
 import type { CastType } from './cast.js';
 import { type BitCheck, floatsFinite } from './checks.js';
 import type { Codec, Form, Part, Rectangle, Role } from './codec.js';
-import { byteRuns, elementsOf } from './elements.js';
+import { byteRuns, elementsOf, greatestCommonDivisor } from './elements.js';
 
 export interface BitsAndBytesForm extends Form {
   readonly codec: 'bitsandbytes';
@@ -50,10 +51,6 @@ function runsOf(form: BitsAndBytesForm, role: Role, { row, rows, column, columns
   const offset = partBytes(form, role, first);
   const bytes = partBytes(form, role, first + rows * columns) - offset;
   return byteRuns(offset, bytes, 1, bytes);
-}
-
-function greatestCommonDivisor(a: number, b: number): number {
-  return b === 0 ? a : greatestCommonDivisor(b, a % b);
 }
 
 export const bitsAndBytes: Codec<BitsAndBytesForm> = {

@@ -46,7 +46,8 @@ export function elementRuns(size: (elements: number) => number, rectangle: Recta
   return byteRuns(size(row * width + column), size(columns), rows, size(width));
 }
 
-function greatestCommonDivisor(a: number, b: number): number {
+/** The greatest common divisor of two whole numbers. */
+export function greatestCommonDivisor(a: number, b: number): number {
   return b === 0 ? a : greatestCommonDivisor(b, a % b);
 }
 

@@ -3,21 +3,16 @@
  * older form of plain numbers.
  * Reference: github.com/ggml-org/llama.cpp, common/imatrix-loader.cpp at 0a32c5e and tools/quantize/quantize.cpp at 03161a4.
  */
-import { ScalepointError } from '../../core/errors.js';
-import { type ByteSource, quoted } from '../files/bytes.js';
+import type { ByteSource } from '../files/bytes.js';
+import { badStatistics } from '../files/errors.js';
 import type { ImportanceEntry, ImportanceMatrix } from '../statistics.js';
 import type { GgufTensor } from './contents.js';
 import { type GgufHeader, readGguf } from './header.js';
 
-function fail(message: string, tensor?: string, byteOffset?: number): never {
-  const place = tensor === undefined ? '' : `${quoted(tensor)}: `;
-  throw new ScalepointError('BAD_FILE', `${place}${message}`, { tensor, byteOffset });
-}
-
 function checkValues(values: Float32Array, what: string, name: string, byteOffset: number): void {
   const wrong = values.findIndex((value) => !(value >= 0 && value < Number.POSITIVE_INFINITY));
   if (wrong < 0) return;
-  fail(`${what} ${wrong} is ${values[wrong]}; they are finite and at least 0`, name, byteOffset + 4 * wrong);
+  badStatistics(`${what} ${wrong} is ${values[wrong]}; they are finite and at least 0`, name, byteOffset + 4 * wrong);
 }
 
 /** Reads little-endian floats. */
@@ -39,7 +34,7 @@ function partsByName({ tensors }: GgufHeader): Map<string, ImportanceTensors> {
   for (const tensor of tensors) {
     const [, name, end] = /^(.*)\.(in_sum2|counts|in_sum)$/s.exec(tensor.name) ?? [];
     if (name === undefined || end === undefined) continue;
-    if (tensor.dtype !== 'F32') fail(`it is ${tensor.dtype} instead of F32`, tensor.name, tensor.byteOffset);
+    if (tensor.dtype !== 'F32') badStatistics(`it is ${tensor.dtype} instead of F32`, tensor.name, tensor.byteOffset);
     found.set(name, { ...found.get(name), [end]: tensor });
   }
   return found;
@@ -52,15 +47,16 @@ async function entryOf(
 ): Promise<ImportanceEntry | undefined> {
   const { in_sum2: sums, counts } = parts;
   if (sums === undefined || counts === undefined) {
-    return fail(`the file has no ${sums === undefined ? 'in_sum2' : 'counts'} for it`, name);
+    return badStatistics(`the file has no ${sums === undefined ? 'in_sum2' : 'counts'} for it`, name);
   }
   if (parts.in_sum !== undefined && parts.in_sum.bytes !== sums.bytes) {
-    fail('its in_sum and in_sum2 have different sizes', name, parts.in_sum.byteOffset);
+    badStatistics('its in_sum and in_sum2 have different sizes', name, parts.in_sum.byteOffset);
   }
   const [values, matrices] = [sums.bytes / 4, counts.bytes / 4];
   // llama-quantize skips empty entries.
   if (values === 0 || matrices === 0) return undefined;
-  if (values % matrices !== 0) fail(`${values} sums are not those of ${matrices} matrices`, name, sums.byteOffset);
+  if (values % matrices !== 0)
+    badStatistics(`${values} sums are not those of ${matrices} matrices`, name, sums.byteOffset);
   const [read, times] = [
     await floatsAt(source, sums.byteOffset, values),
     await floatsAt(source, counts.byteOffset, matrices),
@@ -83,9 +79,9 @@ async function readGgufMatrix(source: ByteSource): Promise<Omit<ImportanceMatrix
   const header = await readGguf(source);
   const { metadata } = header;
   const missing = keys.find((key) => metadata[key] === undefined);
-  if (missing !== undefined) fail(`this is not an importance matrix: ${missing} is missing`);
+  if (missing !== undefined) badStatistics(`this is not an importance matrix: ${missing} is missing`);
   const parts = partsByName(header);
-  if (parts.size === 0) fail('the importance matrix has no sums');
+  if (parts.size === 0) badStatistics('the importance matrix has no sums');
   const entries = new Map<string, ImportanceEntry>();
   for (const [name, some] of parts) {
     const entry = await entryOf(source, name, some);
@@ -117,7 +113,7 @@ class Reader {
   }
 
   async take(bytes: number, what: string): Promise<Uint8Array<ArrayBuffer>> {
-    if (bytes > this.left) fail(`the importance matrix ends inside of ${what}`, undefined, this.source.size);
+    if (bytes > this.left) badStatistics(`the importance matrix ends inside of ${what}`, undefined, this.source.size);
     this.position += bytes;
     return this.source.read(this.position - bytes, this.position);
   }
@@ -140,13 +136,17 @@ async function readOldEntry(reader: Reader, index: number): Promise<readonly [na
   const start = reader.position;
   const length = await reader.int(what);
   if (length < 1 || length > mostNameBytes) {
-    fail(`${what} has a name of ${length} bytes, so this is not an importance matrix`, undefined, start);
+    badStatistics(`${what} has a name of ${length} bytes, so this is not an importance matrix`, undefined, start);
   }
   const name = await reader.text(length, what);
   const calls = await reader.int(what);
   const count = await reader.int(what);
   if (count < 1 || 4 * count > reader.left) {
-    fail(`it claims ${count} values, and the file has bytes for ${Math.floor(reader.left / 4)}`, name, reader.position);
+    badStatistics(
+      `it claims ${count} values, and the file has bytes for ${Math.floor(reader.left / 4)}`,
+      name,
+      reader.position,
+    );
   }
   const begin = reader.position;
   const values = await floatsAt(reader.source, begin, count);
@@ -162,7 +162,7 @@ async function readOldMatrix(source: ByteSource): Promise<Omit<ImportanceMatrix,
   const count = await reader.int('the number of entries');
   // An entry has at least a name of one byte and one value.
   if (count < 1 || count > reader.left / 17) {
-    fail(`this is not an importance matrix: it claims ${count} entries in ${reader.left} bytes`, undefined, 0);
+    badStatistics(`this is not an importance matrix: it claims ${count} entries in ${reader.left} bytes`, undefined, 0);
   }
   const entries = new Map<string, ImportanceEntry>();
   for (let i = 0; i < count; i++) entries.set(...(await readOldEntry(reader, i)));

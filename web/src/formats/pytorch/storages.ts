@@ -1,6 +1,7 @@
 /** The files of torch.save: the value that was saved, and the place of each storage. */
 import { ScalepointError } from '../../core/errors.js';
 import { type ByteSource, quoted } from '../files/bytes.js';
+import { badFile } from '../files/errors.js';
 import { InflatedSource } from '../inflated.js';
 import { checkEntriesApart, entriesOf, type PlacedEntry, placed, type ZipEntry } from '../zip.js';
 import { isKind, mostPickleBytes, PickleReader, UnfinishedPickle } from './pickle.js';
@@ -24,12 +25,8 @@ export interface SavedFile {
   place(storage: StorageValue): Place;
 }
 
-function bad(message: string, byteOffset: number): never {
-  throw new ScalepointError('BAD_FILE', message, { byteOffset });
-}
-
 function unfinished(byteOffset: number): never {
-  return bad('pickle: it has no end', byteOffset);
+  return badFile('pickle: it has no end', byteOffset);
 }
 
 /** Entries that are looked at at a time, since each is a read of its own. */
@@ -48,7 +45,7 @@ async function placesOf(source: ByteSource, entries: readonly ZipEntry[], listAt
 /** The bytes of a small entry. */
 async function contentOf(source: ByteSource, place: PlacedEntry, most: number): Promise<Uint8Array<ArrayBuffer>> {
   const { name, size, at } = place.entry;
-  if (size > most) bad(`${quoted(name)} has ${size} bytes, more than the ${most} allowed`, at);
+  if (size > most) badFile(`${quoted(name)} has ${size} bytes, more than the ${most} allowed`, at);
   if (place.entry.method === 0) return source.read(place.begin, place.begin + size);
   const inflated = new InflatedSource(source, place);
   try {
@@ -75,7 +72,8 @@ async function openArchive(file: ByteSource): Promise<SavedFile> {
       { byteOffset: 0 },
     );
   }
-  if (other !== undefined) bad(`${quoted(main.name)} and ${quoted(other.name)} are both in the zip archive`, other.at);
+  if (other !== undefined)
+    badFile(`${quoted(main.name)} and ${quoted(other.name)} are both in the zip archive`, other.at);
   const folder = main.name.slice(0, -'data.pkl'.length);
   if (entries.some(({ name }) => name === `${folder}constants.pkl`)) {
     throw new ScalepointError(
@@ -87,7 +85,7 @@ async function openArchive(file: ByteSource): Promise<SavedFile> {
   const places = new Map<string, PlacedEntry>();
   for (const place of await placesOf(file, entries, listAt)) {
     const { name, at } = place.entry;
-    if (places.has(name)) bad(`${quoted(name)} is in the zip archive twice`, at);
+    if (places.has(name)) badFile(`${quoted(name)} is in the zip archive twice`, at);
     places.set(name, place);
   }
 
@@ -95,13 +93,13 @@ async function openArchive(file: ByteSource): Promise<SavedFile> {
   const order = places.get(`${folder}byteorder`);
   const byteOrder = order && new TextDecoder().decode(await contentOf(file, order, 16));
   if (byteOrder !== undefined && byteOrder !== 'little' && byteOrder !== 'big') {
-    bad(`the byte order ${quoted(byteOrder)} is unknown`, (order as PlacedEntry).entry.at);
+    badFile(`the byte order ${quoted(byteOrder)} is unknown`, (order as PlacedEntry).entry.at);
   }
   const place = places.get(main.name) as PlacedEntry;
   const bytes = await contentOf(file, place, mostPickleBytes);
   const reader = new PickleReader(bytes, place.begin);
   const value = readAll(reader, () => unfinished(place.begin + bytes.length));
-  if (reader.end !== bytes.length) bad('pickle: more bytes follow its end', place.begin + reader.end);
+  if (reader.end !== bytes.length) badFile('pickle: more bytes follow its end', place.begin + reader.end);
   /** Packed storages, each once. */
   const inflated = new Map<string, InflatedSource>();
   return {
@@ -110,10 +108,10 @@ async function openArchive(file: ByteSource): Promise<SavedFile> {
     place({ key, type, count, at }) {
       const name = `${folder}data/${key}`;
       const found = places.get(name);
-      if (found === undefined) return bad(`the storage ${quoted(name)} is not in the zip archive`, at);
+      if (found === undefined) return badFile(`the storage ${quoted(name)} is not in the zip archive`, at);
       const { size, method } = found.entry;
       if (size !== count * type.bytes) {
-        bad(`${quoted(name)} has ${size} bytes; ${count} elements of ${type.name} take ${count * type.bytes}`, at);
+        badFile(`${quoted(name)} has ${size} bytes; ${count} elements of ${type.name} take ${count * type.bytes}`, at);
       }
       if (method === 0) return { begin: found.begin, bytes: size };
       const source = inflated.get(name) ?? new InflatedSource(file, found);
@@ -172,13 +170,13 @@ function storagesIn(value: PickleValue): Map<string, StorageValue> {
 async function openLegacy(source: ByteSource): Promise<SavedFile> {
   // Read the version, the machine and the value.
   const version = await pickleAt(source, legacyMagic.length);
-  if (version.value !== 1001) bad('the file has an unknown version', legacyMagic.length);
+  if (version.value !== 1001) badFile('the file has an unknown version', legacyMagic.length);
   const machine = await pickleAt(source, version.end);
   const main = await pickleAt(source, machine.end);
   const list = await pickleAt(source, main.end);
   const littleEndian = isKind(machine.value, 'dict') ? machine.value.entries.get('little_endian') : undefined;
-  if (typeof littleEndian !== 'boolean') bad('the file does not say in which order its bytes are', version.end);
-  if (!isKind(list.value, 'list')) bad('the list of the storages is missing', main.end);
+  if (typeof littleEndian !== 'boolean') badFile('the file does not say in which order its bytes are', version.end);
+  if (!isKind(list.value, 'list')) badFile('the list of the storages is missing', main.end);
 
   // Go through the storages: the count of elements, then the elements.
   const known = storagesIn(main.value);
@@ -187,27 +185,27 @@ async function openLegacy(source: ByteSource): Promise<SavedFile> {
   for (const key of list.value.items) {
     const storage = typeof key === 'string' ? known.get(key) : undefined;
     if (storage === undefined || typeof key !== 'string')
-      bad('the list of the storages names one that nothing uses', main.end);
-    if (places.has(key)) bad(`the storage ${quoted(key)} is in the list twice`, main.end);
-    if (at + 8 > source.size) bad(`the file ends before the storage ${quoted(key)}`, source.size);
+      badFile('the list of the storages names one that nothing uses', main.end);
+    if (places.has(key)) badFile(`the storage ${quoted(key)} is in the list twice`, main.end);
+    if (at + 8 > source.size) badFile(`the file ends before the storage ${quoted(key)}`, source.size);
     const { buffer } = await source.read(at, at + 8);
     const count = Number(new DataView(buffer).getBigUint64(0, littleEndian));
     if (count !== storage.count)
-      bad(`the storage ${quoted(key)} has ${count} elements in place of ${storage.count}`, at);
+      badFile(`the storage ${quoted(key)} has ${count} elements in place of ${storage.count}`, at);
     const place = { begin: at + 8, bytes: count * storage.type.bytes };
     if (!(place.begin + place.bytes <= source.size))
-      bad(`the file ends within the storage ${quoted(key)}`, source.size);
+      badFile(`the file ends within the storage ${quoted(key)}`, source.size);
     places.set(key, place);
     at = place.begin + place.bytes;
   }
-  if (at !== source.size) bad('more bytes follow the last storage', at);
+  if (at !== source.size) badFile('more bytes follow the last storage', at);
   return {
     value: main.value,
     isBigEndian: !littleEndian,
     place({ key, count, type, at: offset }) {
       const place = places.get(key);
-      if (place === undefined) return bad(`the storage ${quoted(key)} is not in the file`, offset);
-      if (count * type.bytes !== place.bytes) bad(`the storage ${quoted(key)} has two sizes`, offset);
+      if (place === undefined) return badFile(`the storage ${quoted(key)} is not in the file`, offset);
+      if (count * type.bytes !== place.bytes) badFile(`the storage ${quoted(key)} has two sizes`, offset);
       return place;
     },
   };

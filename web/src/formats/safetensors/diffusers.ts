@@ -12,6 +12,7 @@ import { type Note, noteOf } from '../../core/note.js';
 import { adaptedRows } from '../adapted-rows.js';
 import { elementsOf } from '../codecs/elements.js';
 import { quoted } from '../files/bytes.js';
+import { badTensor } from '../files/errors.js';
 import type { LogicalTensor, SourceTensor } from '../format.js';
 import { architectureWith, diffusersArchitecture } from './diffusion.js';
 
@@ -467,10 +468,6 @@ const mostPieces = 64;
 
 const gcd = (a: number, b: number): number => (b === 0 ? a : gcd(b, a % b));
 
-function fail(tensor: string, message: string): never {
-  throw new ScalepointError('BAD_FILE', `tensor ${quoted(tensor)}: ${message}`, { tensor });
-}
-
 const storedOf = ({ parts: [part] }: LogicalTensor) => (part as LogicalTensor['parts'][number]).tensor;
 
 /** Rows of a stored tensor, as a tensor of their own. */
@@ -486,18 +483,21 @@ function rearranged(name: string, sources: readonly LogicalTensor[], isSwapped: 
   for (const source of sources) {
     const { name: its, shape, type } = source;
     if (type !== first.type || shape.length === 0 || shape.slice(1).join() !== first.shape.slice(1).join())
-      fail(its, `it is ${type} [${shape.join(', ')}], and ${first.name} is ${first.type} [${first.shape.join(', ')}]`);
+      badTensor(
+        its,
+        `it is ${type} [${shape.join(', ')}], and ${first.name} is ${first.type} [${first.shape.join(', ')}]`,
+      );
   }
   const rows = sources.map(({ shape }) => shape[0] as number);
   const total = rows.reduce((sum, n) => sum + n, 0);
   const unit = isSwapped ? total / 2 : rows.reduce(gcd, 0);
   if (total === 0 || !Number.isInteger(unit) || total / unit > mostPieces)
-    fail(first.name, `its ${rows.join(', ')} rows are not those of ${name}`);
+    badTensor(first.name, `its ${rows.join(', ')} rows are not those of ${name}`);
   const inOrder = sources.flatMap((source, i) =>
     Array.from({ length: (rows[i] as number) / unit }, (_, at) => {
       // Codes with scales are read as a whole.
       const lacks = `diffusers stores it apart from others, and ${source.type} with scales is not joined; make floats of it first`;
-      return someRows(source, at * unit, unit) ?? fail(source.name, lacks);
+      return someRows(source, at * unit, unit) ?? badTensor(source.name, lacks);
     }),
   );
   const pieces = isSwapped ? inOrder.toReversed() : inOrder;
@@ -618,16 +618,16 @@ export function originalModel(tensors: readonly LogicalTensor[]): OriginalModel 
     const { name, joined, isSwapped = false } = place;
     if (joined !== undefined && joined.index > 0) {
       const [first = ''] = joined.all;
-      if (!byName.has(first)) fail(first, `it is missing, and ${tensor.name} is joined with it`);
+      if (!byName.has(first)) badTensor(first, `it is missing, and ${tensor.name} is joined with it`);
       return [];
     }
     const other = taken.get(name);
-    if (other !== undefined) fail(tensor.name, `${other} has the same place, ${name}`);
+    if (other !== undefined) badTensor(tensor.name, `${other} has the same place, ${name}`);
     taken.set(name, tensor.name);
     if (isSwapped) return [rearranged(name, [tensor], true)];
     if (joined === undefined) return [{ ...tensor, name, isRenamed: true }];
     const all = joined.all.map(
-      (one) => byName.get(one) ?? fail(one, `it is missing, and ${tensor.name} is joined with it`),
+      (one) => byName.get(one) ?? badTensor(one, `it is missing, and ${tensor.name} is joined with it`),
     );
     return [rearranged(name, all, false)];
   });

@@ -4,9 +4,9 @@
  * Reference: github.com/huggingface/safetensors, README.md and safetensors/src/tensor.rs at 24b0b28.
  */
 
-import { ScalepointError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
 import { type ByteSource, quoted } from '../files/bytes.js';
+import { badFile } from '../files/errors.js';
 import { elementCount } from '../tensors.js';
 import { JsonReader, maxExtras, maxMembers } from './json.js';
 
@@ -153,21 +153,17 @@ function readMembers(json: JsonReader): EntryValues {
   return found;
 }
 
-function fail(message: string, byteOffset: number): never {
-  throw new ScalepointError('BAD_FILE', message, { byteOffset });
-}
-
 /** Reads the length of the header. Returns the offset of the tensors' bytes. */
 async function readLength(source: ByteSource): Promise<number> {
   if (source.size < 8) {
-    fail(`the file has ${source.size} bytes, too few for the 8 that hold the length of the header`, source.size);
+    badFile(`the file has ${source.size} bytes, too few for the 8 that hold the length of the header`, source.size);
   }
   const start = await source.read(0, 8);
   const length = new DataView(start.buffer, start.byteOffset, 8).getBigUint64(0, true);
-  if (length > maxHeaderBytes) fail(`the header claims ${length} bytes, more than the ${maxHeaderBytes} allowed`, 0);
+  if (length > maxHeaderBytes) badFile(`the header claims ${length} bytes, more than the ${maxHeaderBytes} allowed`, 0);
   const dataOffset = 8 + Number(length);
   if (dataOffset > source.size) {
-    fail(`the header claims ${length} bytes, but the file ends after ${source.size - 8} of them`, source.size);
+    badFile(`the header claims ${length} bytes, but the file ends after ${source.size - 8} of them`, source.size);
   }
   return dataOffset;
 }
@@ -253,6 +249,6 @@ export async function readSafetensors(source: ByteSource, file = 0): Promise<Saf
   const entries = readEntries(json, dataOffset, file);
   const { tensors, positions } = inOrder(entries);
   const end = checkOffsets(json, { tensors, positions }, dataOffset, source.size);
-  if (end !== source.size) fail(`the tensors end at byte ${end}, but the file has ${source.size} bytes`, end);
+  if (end !== source.size) badFile(`the tensors end at byte ${end}, but the file has ${source.size} bytes`, end);
   return { tensors, metadata: entries.metadata };
 }

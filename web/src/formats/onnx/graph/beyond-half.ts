@@ -7,7 +7,7 @@ import { floatOf, type OnnxNode } from '../file/proto.js';
 import type { BeyondHalf } from '../reasons.js';
 import type { Constants, Magnitudes } from './constants.js';
 import { type Graphs, isConstant, type NodeInGraph, type Use, type Value } from './graph.js';
-import { Types } from './types.js';
+import { Types, words } from './types.js';
 
 /** Largest number of float16, and the least one with all digits. */
 const [largestHalf, leastHalf] = [65504, 2 ** -14];
@@ -17,8 +17,6 @@ const [large, small] = [largestHalf / 16, leastHalf];
 
 /** Least bound of a divisor that float16 holds with a few digits: 8 steps of its smallest numbers. */
 const leastDivisor = 2 ** -21;
-
-const words = (text: string): ReadonlySet<string> => new Set(text.split(/\s+/));
 
 /** Operators that only move or choose elements of their first input. */
 const moving = words(

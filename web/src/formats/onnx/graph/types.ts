@@ -8,7 +8,8 @@ import type { Graphs, Scope, Value } from './graph.js';
 
 const [float, int64, bool] = [onnxTypeNumber('F32'), onnxTypeNumber('I64'), onnxTypeNumber('BOOL')];
 
-const words = (text: string): ReadonlySet<string> => new Set(text.split(/\s+/));
+/** The words of a text. */
+export const words = (text: string): ReadonlySet<string> => new Set(text.split(/\s+/));
 
 /** Operators whose floats share one type and that compute well in float16. */
 const halfOps = words(

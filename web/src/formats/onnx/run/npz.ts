@@ -4,6 +4,7 @@
  */
 import { ScalepointError } from '../../../core/errors.js';
 import { type ByteSource, quoted } from '../../files/bytes.js';
+import { badFile } from '../../files/errors.js';
 import { openSource } from '../../files/open.js';
 import { InflatedSource } from '../../inflated.js';
 import { openNpy } from '../../npy/header.js';
@@ -25,10 +26,6 @@ export interface OpenArray extends Pick<NumpyArray, 'dtype' | 'shape'> {
   /** Reads bytes of it. Reading from begin to end takes one pass over packed ones. */
   read(begin: number, end: number): Promise<Uint8Array<ArrayBuffer>>;
   close(): Promise<void>;
-}
-
-function bad(message: string, byteOffset: number): never {
-  throw new ScalepointError('BAD_FILE', message, { byteOffset });
 }
 
 /** Largest size of all arrays in bytes: a model in WebAssembly has less memory. */
@@ -67,13 +64,13 @@ async function placesIn(
   for (const entry of entries) {
     if (!entry.name.endsWith('.npy')) continue;
     const name = entry.name.slice(0, -'.npy'.length);
-    if (named.has(name)) bad(`${quoted(entry.name)} is in the zip archive twice`, entry.at);
+    if (named.has(name)) badFile(`${quoted(entry.name)} is in the zip archive twice`, entry.at);
     named.set(name, entry);
   }
   check([...named.keys()]);
   // Check the sizes.
   const total = [...named.values()].reduce((sum, { size }) => sum + size, 0);
-  if (total > most) bad(`the arrays of the zip archive take ${total} bytes, more than the ${most} allowed`, 0);
+  if (total > most) badFile(`the arrays of the zip archive take ${total} bytes, more than the ${most} allowed`, 0);
   const places = new Map<string, PlacedEntry>();
   for (const [name, entry] of named) places.set(name, await placed(source, entry));
   checkEntriesApart([...places.values()], listAt);

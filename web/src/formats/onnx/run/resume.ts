@@ -1,4 +1,5 @@
 /** Runs over samples that go on behind the last sample of an interrupted run, with the same sums. */
+import { sha256Of } from '../../files/sha256.js';
 import type { CollectResume, InputArray, SumsState } from '../../run.js';
 import type { NamedSample } from './samples.js';
 
@@ -32,11 +33,6 @@ interface About {
 /** Time between two states, as a multiple of the time that saving one takes. */
 const mostSaving = 20;
 
-async function digestOf(bytes: Uint8Array<ArrayBuffer>): Promise<string> {
-  const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', bytes));
-  return Array.from(digest, (byte) => byte.toString(16).padStart(2, '0')).join('');
-}
-
 /** The elements of an array as bytes. */
 function bytesOf({ data }: InputArray): Uint8Array<ArrayBuffer> {
   if (ArrayBuffer.isView(data)) return new Uint8Array(data.buffer, data.byteOffset, data.byteLength).slice();
@@ -46,8 +42,8 @@ function bytesOf({ data }: InputArray): Uint8Array<ArrayBuffer> {
 /** The digest of a sample behind others. */
 async function digestAfter(before: string, { inputs }: NamedSample): Promise<string> {
   const all: unknown[] = [before];
-  for (const [name, array] of inputs) all.push([name, array.shape, await digestOf(bytesOf(array))]);
-  return digestOf(new TextEncoder().encode(JSON.stringify(all)));
+  for (const [name, array] of inputs) all.push([name, array.shape, await sha256Of(bytesOf(array))]);
+  return sha256Of(new TextEncoder().encode(JSON.stringify(all)));
 }
 
 /** The upper triangle of a square, by its number of columns. */

@@ -6,6 +6,7 @@
 import { ScalepointError } from '../../../../core/errors.js';
 import { elementsOf } from '../../../codecs/elements.js';
 import { quoted } from '../../../files/bytes.js';
+import { badTensor } from '../../../files/errors.js';
 import type { LogicalTensor } from '../../../format.js';
 import type { Fields } from '../layout.js';
 
@@ -84,24 +85,20 @@ function refuse(message: string): never {
   throw new ScalepointError('UNKNOWN_FORMAT', message);
 }
 
-function fail(tensor: string, message: string): never {
-  throw new ScalepointError('BAD_FILE', `tensor ${quoted(tensor)}: ${message}`, { tensor });
-}
-
 /** The weights of all experts as one tensor. */
 function stacked(name: string, members: readonly LogicalTensor[]): LogicalTensor {
   const [first] = members;
-  if (first === undefined) return fail(name, 'expert 0 is missing');
+  if (first === undefined) return badTensor(name, 'expert 0 is missing');
   const form = JSON.stringify(first.form);
   for (let i = 0; i < members.length; i++) {
     const member = members[i];
-    if (member === undefined) return fail(name, `expert ${i} is missing`);
+    if (member === undefined) return badTensor(name, `expert ${i} is missing`);
     if (member.shape.join() === first.shape.join() && JSON.stringify(member.form) === form) continue;
     const [its, that] = [member, first].map(({ type, shape }) => `${type} [${shape.join(', ')}]`);
-    fail(member.name, `it is ${its}, and ${first.name} is ${that}`);
+    badTensor(member.name, `it is ${its}, and ${first.name} is ${that}`);
   }
   const { shape, type } = first;
-  if (first.form.codec === 'copy') fail(first.name, `experts of the type ${type} cannot be stacked`);
+  if (first.form.codec === 'copy') badTensor(first.name, `experts of the type ${type} cannot be stacked`);
   const own = first.form.codec === 'cast' ? {} : { members };
   return {
     name,
@@ -122,7 +119,7 @@ function withStacks(tensors: readonly LogicalTensor[], { block, projections: nam
   for (const tensor of tensors) {
     const [, prefix, index, projection] = pattern.exec(tensor.name) ?? [];
     if (projection === undefined) {
-      if (tensor.name.includes('.experts.')) fail(tensor.name, 'mlx-lm knows no such tensor of an expert');
+      if (tensor.name.includes('.experts.')) badTensor(tensor.name, 'mlx-lm knows no such tensor of an expert');
       order.push(tensor);
       continue;
     }
@@ -168,7 +165,7 @@ export function mlxModel(source: readonly LogicalTensor[], config: Fields | unde
   });
   const names = new Set(all.map(({ name }) => name));
   if (!names.has(`${embedding}.weight`))
-    fail(`${embedding}.weight`, `it is missing; mlx-lm needs it in a ${type} model`);
+    badTensor(`${embedding}.weight`, `it is missing; mlx-lm needs it in a ${type} model`);
   // Decide about the output layer.
   const hasHead = names.has(headName);
   const isTied = head === 'tied' || (head === 'either' && (typeof stated === 'boolean' ? stated : !hasHead));
@@ -176,7 +173,7 @@ export function mlxModel(source: readonly LogicalTensor[], config: Fields | unde
     refuse(`MLX: ${type} models with an output layer of their own are not known to mlx-lm`);
   }
   if (!isTied && !hasHead)
-    fail(headName, 'it is missing, and config.json does not say that the embedding takes its place');
+    badTensor(headName, 'it is missing, and config.json does not say that the embedding takes its place');
   const isUnused = (name: string) =>
     /(^|\.)rotary_emb\.inv_freq$/.test(name) || unused?.test(name) === true || (isTied && name === headName);
   const used = all.filter(({ name }) => !isUnused(name));
