@@ -47,7 +47,10 @@ async function make({ header, size, values }: SparseFile, name: string): Promise
 }
 
 async function run(...args: string[]): Promise<{ peakBytes: number; totals: { bytesAfter: number } }> {
+  // A heap of this size has no room for garbage, which a busy machine collects late.
+  const env = { ...process.env, NODE_OPTIONS: '--max-old-space-size=96' };
   const { stdout } = await promisify(execFile)(process.execPath, [cli, ...args, '--json'], {
+    env,
     maxBuffer: 64 * mebibyte,
   });
   return JSON.parse(stdout);
@@ -65,9 +68,8 @@ async function quantize(
   const base = (await run('inspect', path)).peakBytes;
   const args = ['quantize', path, '--to', to, ...options, '--output', output, '--workers', '2'];
   const { peakBytes, totals } = await run(...args);
-  // The documentation states the memory of a tensor for models with very many, and as much again for garbage, which a busy machine collects
-  // late. Models with few are held to the rest.
-  const bound = base + 2 * 64 * mebibyte + 4 * headerBytes + 2 * 1024 * tensors;
+  // The documentation states the memory of a tensor for models with very many. Models with few are held to the rest.
+  const bound = base + 2 * 64 * mebibyte + 4 * headerBytes + 1024 * tensors;
   const inMebibytes = (bytes: number) => `${(bytes / mebibyte).toFixed(0)} MiB`;
   console.log(
     `${inMebibytes((await stat(path)).size)} to ${to} (${inMebibytes(totals.bytesAfter)}): peak ` +
@@ -294,7 +296,7 @@ describe('50,000 small tensors', () => {
     ['weights of 8 x 8', 'q_proj.weight', 'F32', [8, 8], 256],
     ['biases of 16, which are kept', 'q_proj.bias', 'BF16', [16], 32],
   ] as const;
-  it.each(kinds)('%s take 1 KiB each, and as much again for garbage', async (_what, name, dtype, shape, bytes) => {
+  it.each(kinds)('%s take 1 KiB each at most', async (_what, name, dtype, shape, bytes) => {
     const entries = Array.from({ length: count }, (_, i) => {
       const offsets = `[${i * bytes},${(i + 1) * bytes}]`;
       return `"model.layers.${i}.self_attn.${name}":{"dtype":"${dtype}","shape":[${shape}],"data_offsets":${offsets}}`;
