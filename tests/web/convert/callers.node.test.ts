@@ -41,7 +41,7 @@ describe('the worker option', () => {
     job: { kind: string; batch: { outputBytes: number } };
   }
 
-  /** A worker that answers as it is told. */
+  /** A worker that answers by the given function. */
   function puppet(answer: (request: Asked) => unknown) {
     let receive = (_: unknown) => {};
     let ended = 0;
@@ -57,7 +57,7 @@ describe('the worker option', () => {
     return { worker: () => worker as WorkerLike, ends: () => ended };
   }
 
-  /** Starts, opens no file, and answers batches as it is told. */
+  /** Starts, opens no file, and answers batches by the given function. */
   const begin = (request: Asked, answer: (request: Asked) => unknown) => {
     const { kind, id, job } = request;
     if (kind === 'start') return { kind: 'ready', locked: false };

@@ -20,13 +20,16 @@ function changesNothing({ converted, bytesAfter = 0, bytesBefore = 0 }: Offer): 
 }
 
 /** The reason why a preset leaves the file as it is. */
-function whyNothing({ converted = 0 }: Offer, { model }: State): string {
+function whyNothing({ to, converted = 0 }: Offer, { model }: State): string {
   if (converted > 0) return 'Hardly smaller: the tensors are so small that their names and scales outweigh them.';
   // Shapes and indices are not weights.
   const types = [...new Set((model?.tensors ?? []).map(({ dtype }) => dtype))].filter(
     (type) => !/^([IU](16|32|64)|BOOL)$/.test(type),
   );
-  if (types.every((type) => type === 'F32' || type === 'F64')) return 'Changes nothing: no tensor fits this type.';
+  // Floats are what a file has already only where the preset stores floats of 16 bits.
+  const isHalf = /^(bf|f|fp|bfloat|float)16$/i.test(to);
+  if (types.every((type) => (isHalf ? /^F(32|64)$/ : /^B?F\d+$/).test(type)))
+    return 'Changes nothing: no tensor fits this type.';
   return `Changes nothing: this file is ${types.slice(0, 3).join(', ')} already.`;
 }
 

@@ -21,7 +21,7 @@ export function pathBeside(model: string, { inParentOf }: Sidecar, name: string)
   return join(folder, basename(resolve(folder)) === inParentOf ? '..' : '', name);
 }
 
-/** The content of a file; undefined if there is none. */
+/** The content of a file; undefined if the file is missing. */
 async function contentAt(path: string, sidecar: Sidecar) {
   if (!(await stat(path).catch(() => undefined))?.isFile()) return undefined;
   return about(path, async () => sidecar.parse(await readText(path)));

@@ -222,7 +222,7 @@ export class WorkerPool {
     return this.#ended !== undefined;
   }
 
-  /** Says whether a process of Node waits for the workers. */
+  /** Sets if a process of Node waits for the workers. @param on true to wait */
   keepRunning(on: boolean): void {
     for (const { worker } of this.#seats) {
       if (on) worker.ref?.();

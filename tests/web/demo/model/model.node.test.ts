@@ -209,6 +209,11 @@ it('says that a preset changes nothing', async () => {
   await openFile(fileOf('odd.safetensors', safetensors(odd)));
   const small = page.locator('.offer', { has: page.locator('input[value="small"]') });
   await expect.poll(() => small.textContent()).toContain('Changes nothing: no tensor fits this type.');
+  // Neither are floats of 16 bits.
+  const short = { 'a.weight': weights('F32', [2, 3]), 'b.weight': weights('F16', [2, 3]) };
+  await openFile(fileOf('short.safetensors', safetensors(short)));
+  await expect.poll(() => page.textContent('#model-name')).toBe('short.safetensors');
+  await expect.poll(() => small.textContent()).toContain('Changes nothing: no tensor fits this type.');
 });
 
 it('lists and plans a model of 3 GiB from its header, and cancels quantizing it without a trace', async () => {

@@ -44,7 +44,7 @@ function checkBytes(file: string, vocabulary: Vocabulary, missingBytes: 'refuse'
   let missing = 0;
   for (let byte = 0; byte < 256; byte++) {
     const isThere = all.has(`<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`);
-    // A byte from 0x80 on is no character of its own, and NUL no token to llama.cpp.
+    // A byte from 0x80 on is no character of its own, and llama.cpp ends a token at NUL.
     if (!isThere && !(byte > 0 && byte < 0x80 && all.has(String.fromCharCode(byte)))) missing++;
   }
   if (missing === 0) return;

@@ -123,7 +123,7 @@ async function checkOther(handle: NodeWritableHandle, inputs: readonly InputFile
   if (same !== undefined) throw rangeError('output', { kind: 'apart', from: same.option }, handle);
 }
 
-/** Checks that an output in the browser is none of the inputs. */
+/** Refuses an output in the browser that is also an input. */
 async function checkOtherEntry(file: FileSystemFileHandle, inputs: readonly InputFile[]): Promise<void> {
   for (const { handle, option } of inputs) {
     if (isHandle(handle) && (handle === file || (await file.isSameEntry?.(handle)))) {
