@@ -1,6 +1,7 @@
 // Measures the house: how much there is of it, how finely it is cut, and how far one weight travels.
 //
-//   npm run house        after npm run build
+//   npm run house                          after npm run build
+//   npm run house -- web/src/convert       names what counts below a folder, too
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { Session } from 'node:inspector';
@@ -76,7 +77,7 @@ function functionsOf(folder) {
   return functions;
 }
 
-/** Named functions, and files, that a call runs through. @param {string} code of a module that may import from dist @returns {Promise<{ functions: number, files: number }>} */
+/** Named functions, and files, that a call runs through. @param {string} code of a module that may import from dist @returns {Promise<{ functions: string[], files: number }>} */
 async function pathOf(code) {
   const session = new Session();
   session.connect();
@@ -112,7 +113,7 @@ async function pathOf(code) {
       files.add(file);
     }
   }
-  return { functions: functions.size, files: files.size };
+  return { functions: [...functions], files: files.size };
 }
 
 const int8 = `
@@ -158,8 +159,34 @@ for (const [what, figure] of /** @type {const} */ ([
   ['top-level functions', functions.length],
   ['… with one use', share(functions.filter(({ uses }) => uses === 1).length, functions.length)],
   ['names of functions that stand in several files', share(shared, names.size)],
-  ['an int8 weight runs through', `${weight.functions} named functions in ${weight.files} files`],
-  ['an array to int4 runs through', `${array.functions} named functions in ${array.files} files`],
+  ['an int8 weight runs through', `${weight.functions.length} named functions in ${weight.files} files`],
+  ['an array to int4 runs through', `${array.functions.length} named functions in ${array.files} files`],
 ])) {
   console.log(`${what.padEnd(56)} ${figure}`);
+}
+
+const [folder] = process.argv.slice(2);
+if (folder !== undefined) {
+  const inside = relative(join(root, 'web/src'), join(root, folder));
+  /** @param {string} title @param {string[]} entries */
+  const list = (title, entries) => console.log(`\n${title}: ${entries.length}\n${entries.sort().join('\n')}`);
+  const here = functions.filter(({ path }) => path.startsWith(inside));
+  const single = here.filter(({ uses }) => uses === 1).map(({ path, name }) => `${path} ${name}`);
+  list('functions with one use', single);
+  const repeated = here.filter(({ name }) => (names.get(name)?.size ?? 0) > 1);
+  list(
+    'names that stand in several files',
+    repeated.map(({ name, path }) => `${name} ${path}`),
+  );
+  for (const [what, { functions: passed }] of /** @type {const} */ ([
+    ['an int8 weight', weight],
+    ['an array to int4', array],
+  ])) {
+    list(
+      `${what} runs through`,
+      passed
+        .filter((one) => one.startsWith(join('web/src', inside)))
+        .map((one) => one.split(' ').slice(0, 2).join(' ')),
+    );
+  }
 }
