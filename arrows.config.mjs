@@ -87,7 +87,7 @@ export default {
     {
       name: 'tables of formats/onnx import none of its rooms',
       severity: 'error',
-      from: { path: `^${onnx}/(${onnxTables}|notes[.]ts$)` },
+      from: { path: `^${onnx}/(${onnxTables})` },
       to: { path: `^${onnx}/[^/]+/` },
     },
     {

@@ -1,27 +1,16 @@
 /** ONNX models. */
-import type { Format, OpenFile, OpenModel } from '../format.js';
-import { readStatistics } from '../read-statistics.js';
+import { grouped } from '../../core/groups.js';
+import type { Format, OpenFile } from '../format.js';
+import { cacheTypeIn } from './config.js';
 import type { OnnxModel } from './file/model.js';
 import { isPast } from './graph/caches.js';
 import { type OnnxOptions, type OnnxSidecars, options } from './options.js';
 import { reasonText } from './reasons.js';
-import { onnxSignature } from './signature.js';
+import { dtypeOfName, onnxSignature } from './signature.js';
 import { type OnnxTarget, onnxTargets, targets } from './targets.js';
-import { verifyOnnx } from './verify.js';
 
-/** Apps load the code of a format with its first model. */
-const code = () => import('./on-demand.js');
-
-/** Versions, and number of tensors of each type. */
-function facts({ tensors, metadata }: Pick<OpenModel, 'tensors' | 'metadata'>): string[] {
-  const types = new Map<string, number>();
-  for (const { dtype } of tensors) types.set(dtype, (types.get(dtype) ?? 0) + 1);
-  const { opsets } = metadata;
-  return [
-    ...(typeof opsets === 'string' ? [`opset ${opsets.slice(0, 60)}`] : []),
-    ...[...types].map(([type, n]) => `${n} × ${type}`),
-  ];
-}
+/** Types of caches by their numbers in ONNX. */
+const cacheTypes: Readonly<Record<number, string>> = { 1: 'float32', 10: 'float16' };
 
 export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, OnnxSidecars, OnnxModel> = {
   ...onnxSignature,
@@ -40,7 +29,13 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, OnnxSidecars,
   },
   options,
   unit: 'parameter',
-  facts,
+
+  // Versions, and the number of tensors of each type.
+  facts({ tensors, metadata: { opsets } }) {
+    const types = grouped(tensors, ({ dtype }) => dtype);
+    const versions = typeof opsets === 'string' ? [`opset ${opsets.slice(0, 60)}`] : [];
+    return [...versions, ...[...types].map(([type, some]) => `${some.length} × ${type}`)];
+  },
 
   readers: (to, file) => [
     { program: 'Python', code: `import onnxruntime as ort\nsession = ort.InferenceSession("${file}")` },
@@ -51,47 +46,42 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, OnnxSidecars,
     },
   ],
 
+  // Apps load the code of a format with its first model.
   async open([file, ...others], open) {
-    const { openOnnx } = await code();
-    return openOnnx(file as OpenFile, others, open);
+    return (await import('./file/model.js')).openOnnx(file as OpenFile, others, open);
   },
 
   async tensors(model) {
-    const { onnxLogicalTensors } = await code();
-    return onnxLogicalTensors(model);
+    return (await import('./graph/logical.js')).onnxLogicalTensors(model);
   },
 
   async plan(model, choices, partsOf, output, readOptionFile) {
-    const { jsonBeside, planOnnx, readConstants } = await code();
-    // float16 and the biases of static quantization depend on magnitudes.
-    const wanted = [choices.to, ...(choices.rules ?? []).map(({ to }) => to)];
-    const asked = targets.filter(({ name }) => wanted.includes(name));
-    const isHalf = asked.some(({ half }) => half === true);
-    const looks = isHalf || asked.some(({ kind }) => kind === 'static');
-    const constants = looks ? await readConstants(model, isHalf) : undefined;
-    // transformers.js 3 reads the type of caches from config.json.
-    const hasCaches = isHalf && model.proto.graph.inputs.some(isPast);
-    const config = choices.config ?? (hasCaches ? await jsonBeside(model, 'config.json') : undefined);
-    const statistics = await readStatistics(choices, readOptionFile);
-    return planOnnx(model, { ...choices, config }, partsOf, output, statistics, constants);
+    return (await import('./plan.js')).planWithFiles(model, choices, partsOf, output, readOptionFile);
   },
 
   reasonText,
-  verify: verifyOnnx,
+
+  // transformers.js 3 takes the type of caches from config.json, version 4 from the model.
+  verify({ proto: { graph }, files: [file] }, _tensors, { config }) {
+    const type = cacheTypes[graph.inputs.find(isPast)?.type ?? 0];
+    const dtype = dtypeOfName(file?.name ?? '');
+    if (config === undefined || type === undefined || dtype === undefined) return [];
+    const stated = cacheTypeIn(config, dtype);
+    if ((stated ?? 'float32') === type) return [];
+    const text = `caches are ${type}, and config.json says ${stated ?? 'nothing'} of ${dtype} to transformers.js 3`;
+    const severity = stated === undefined ? 'note' : 'problem';
+    return [{ severity, kind: 'cacheType', text, dtype, type, stated }];
+  },
 
   async compareRuns(a, b, options, readOptionFile, signal) {
-    // Not destructured, because Vite 5 and 6 mistake what the bundler makes of that.
-    const compare = await import('./run/compare.js');
-    return compare.compareRuns(a, b, options, readOptionFile, signal);
+    return (await import('./run/compare.js')).compareRuns(a, b, options, readOptionFile, signal);
   },
 
   async judge(original, options, context) {
-    const judging = await import('./run/judge.js');
-    return judging.judgeOf(original, options, context);
+    return (await import('./run/judge.js')).judgeOf(original, options, context);
   },
 
   async runs(model) {
-    const { modelRunsOf } = await import('./run/runs.js');
-    return modelRunsOf(model);
+    return (await import('./run/runs.js')).modelRunsOf(model);
   },
 };

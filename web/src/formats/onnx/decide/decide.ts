@@ -5,25 +5,25 @@ import { ruleFor } from '../../options.js';
 import { reasons } from '../../reason.js';
 import type { Statistics } from '../../statistics.js';
 import type { OnnxModel, Weight } from '../file/model.js';
-import { typeName } from '../file/proto.js';
+import { kindsById } from '../file/proto.js';
 import { Constants } from '../graph/constants.js';
 import { Graphs } from '../graph/graph.js';
 import { Opsets } from '../graph/opsets.js';
-import { type Reading, readingOf } from '../graph/readers.js';
-import { operatorOfScales } from '../graph/scales.js';
+import { looksUpRows } from '../graph/products.js';
+import { type Channels, operatorOfScales, type Reading, readingOf } from '../graph/readers.js';
 import type { OnnxChoices } from '../options.js';
 import { type OnnxReason, ownReasons, type WithoutInputs } from '../reasons.js';
 import { type TargetInfo, type TargetOf, targetNamed } from '../targets.js';
-import { floatsRead } from './blocks.js';
-import { type Context, type WeightDecision, weightsOfDecision } from './decision.js';
-import { decideExperts } from './experts.js';
+import { chooseBlocks, floatsRead } from './blocks.js';
+import { type Context, keepWeight, type WeightDecision, weightsOfDecision } from './decision.js';
 import { decideHalf } from './half.js';
 import { HalfNodes, lowestHalf } from './half-nodes.js';
-import { OnnxInputStatistics } from './inputs.js';
-import { decideIntegers, prefersSymmetry } from './integers.js';
-import { decideBlocksOrRestored, decideRestored } from './restored.js';
+import { weighDecisions } from './inputs.js';
+import { decideIntegers } from './integers.js';
+import { chooseRestored } from './restored.js';
 import { fewestElements, whyNotWorth } from './sizes.js';
-import { decideActivations, decideStatic, type StaticDecision, withBiases } from './static.js';
+import { decideStatics, type StaticDecision } from './static.js';
+import { decideExperts } from './together.js';
 
 /** Decisions about a model. */
 export interface Decisions {
@@ -45,77 +45,151 @@ export interface Decisions {
   readonly statics: readonly StaticDecision[];
 }
 
-/** Reason why the readers of a weight take no form of a target; undefined if some do. */
-function whyNotRead(context: Context, reading: Reading, target: TargetInfo): OnnxReason | undefined {
-  const { weight, readers, open, channels, types } = reading;
-  const operator = (open ?? readers[0])?.node.opType;
-  if (operator === undefined) {
-    return context.graphs.isOutput(weight.graph, weight.value) ? ownReasons.output : ownReasons.notRead;
-  }
-  if (channels === undefined) return { kind: open === undefined ? 'readBy' : 'openAttributes', operator };
-  const isTaken = target.kind !== 'blocks' || (target.takes as readonly unknown[]).includes(floatsRead(reading));
-  return isTaken ? undefined : { kind: 'readAs', types: [...types].map(typeName) };
-}
+/** Layers whose errors add up from step to step. int4-weights gives them 8 bits. */
+const recurrent: readonly string[] = ['LSTM', 'GRU', 'RNN'];
 
-type Decider<Target = TargetInfo> = (context: Context, reading: Reading, target: Target) => WeightDecision;
+/** Operators that multiply matrices, which restored blocks leave in place. */
+const products: readonly string[] = ['MatMul', 'Gemm', 'MoE'];
 
-/** Functions that decide about weights worth codes, by kind of target. */
-const deciders: { readonly [Kind in 'blocks' | 'restored' | 'integers' | 'static']: Decider<TargetOf<Kind>> } = {
-  blocks: decideBlocksOrRestored,
-  restored: decideRestored,
+/** Kinds of reasons to keep a weight from blocks that leave it to other codes. */
+const open: readonly OnnxReason['kind'][] = ['readBy', 'rank', 'matrixRows', 'alsoReadBy', 'moved', 'inFunction'];
+
+/** Ways of the weights that are worth codes, by kind of target. */
+const deciders: {
+  readonly [Kind in 'blocks' | 'restored' | 'integers' | 'static']: (
+    context: Context,
+    reading: Reading,
+    target: TargetOf<Kind>,
+  ) => WeightDecision;
+} = {
+  blocks(context, reading, target) {
+    const { choices, halves } = context;
+    const { readers, channels } = reading;
+    const experts = decideExperts(context, reading, target);
+    if (experts !== undefined) return experts;
+    // Readers in float16 compute in float16.
+    const readsHalf = floatsRead(reading) === 'F16';
+    const isBeyond = readers.some(({ node }) => halves?.isBeyond(node));
+    const blockSize = choices.blockSize ?? target.blockSize;
+    const blocks = chooseBlocks(context, reading, {
+      codec: target.codec,
+      bits: target.bits,
+      blockSize,
+      zeroPoints: choices.zeroPoints ?? false,
+      scale: readsHalf || (target.half && !isBeyond) ? 'F16' : 'F32',
+      range: choices.range === undefined || choices.range === 'min-max' ? undefined : 'mse',
+      isHalf: (node) => readsHalf || halves?.has(node) === true,
+    });
+    if (blocks.kind !== 'keep') return blocks;
+    // Others may have 8 bits and be restored when the model is loaded, so that they have the speed of floats on each backend. They are
+    // unsigned, because onnxruntime-web (1.30) looks up int8 on the CPU where all else runs on WebGPU.
+    const { kind } = blocks.reason;
+    const isOther = 'restoresOthers' in target && open.includes(kind);
+    // Products with several matrices, in functions, and behind norms, and experts without a QMoE keep their nodes: DequantizeLinear restores
+    // their blocks.
+    const areProducts = readers.every(({ node }) => products.includes(node.opType));
+    const isNormed = kind === 'readBy' && channels !== undefined && products.includes(channels.operator);
+    const isRestorable =
+      target.codec === 'matmul-nbits' &&
+      target.bits < 8 &&
+      halves === undefined &&
+      (isNormed || (areProducts && (kind === 'rank' || kind === 'inFunction')));
+    const range = choices.range === 'mse' ? 'mse' : undefined;
+    const codes = isOther
+      ? chooseRestored(context, reading, { bits: 8, signed: false, symmetric: false, range, casts: true })
+      : isRestorable
+        ? chooseRestored(context, reading, { bits: 4, signed: true, symmetric: true, blockSize })
+        : blocks;
+    return codes.kind === 'keep' ? blocks : codes;
+  },
+
+  restored(context, reading, target) {
+    const { zeroPoints = false, blockSize = target.blockSize, dequantize } = context.choices;
+    const range = context.choices.range === 'min-max' ? undefined : context.choices.range;
+    const signedBytes = { bits: 8, signed: true, symmetric: true, range } as const;
+    if (target.blockSize === undefined) {
+      const signed = target.signed === true;
+      const casts = dequantize === 'cast';
+      return chooseRestored(context, reading, { bits: 8, signed, symmetric: signed, range, casts });
+    }
+    if (reading.readers.some(({ node }) => recurrent.includes(node.opType))) {
+      return chooseRestored(context, reading, signedBytes);
+    }
+    // Use blocks for tables: DequantizeLinear would restore the whole table at every run, and Gather does not take int4.
+    if (reading.readers.every(looksUpRows) && (range === undefined || range === 'mse')) {
+      const isHalf = reading.weight.source.dtype === 'F16';
+      const blocks = chooseBlocks(context, reading, {
+        codec: 'matmul-nbits',
+        bits: 4,
+        blockSize: blockSize as number,
+        zeroPoints,
+        scale: isHalf ? 'F16' : 'F32',
+        range,
+        isHalf: () => isHalf,
+      });
+      if (blocks.kind === 'blocks') return blocks;
+    }
+    const signed = zeroPoints === false;
+    const codes = chooseRestored(context, reading, { bits: 4, signed, symmetric: signed, blockSize, range });
+    // Convolutions lose too much with 4 bits.
+    const isConvolved = codes.kind === 'keep' && codes.reason.kind === 'rank';
+    return isConvolved ? chooseRestored(context, reading, signedBytes) : codes;
+  },
+
   integers: decideIntegers,
-  static: decideStatic,
-};
 
-/** True if a weight that has no codes becomes float16. @param reading undefined if it is not worth another form */
-function isHalfInstead(
-  context: Context,
-  { half }: TargetInfo,
-  reading: Reading | undefined,
-  reason: OnnxReason,
-): boolean {
-  if (context.halves !== undefined) return half === true || reason.kind === 'readAs';
-  // In a float32 graph, a Cast follows it.
-  const isComputed = reading !== undefined && reading.readers.length > 0;
-  return half === true && isComputed && (reading.channels === undefined || floatsRead(reading) === 'F32');
-}
+  static(context, reading, { signed }) {
+    const range = context.choices.range === 'min-max' ? undefined : context.choices.range;
+    // Products of integers with several matrices have a single scale.
+    const isBatched =
+      reading.weight.source.shape.length > 2 && reading.readers.some(({ node }) => node.opType === 'MatMul');
+    const one = { ...(reading.channels as Channels), axis: undefined, zeroPointAxis: undefined };
+    const codes = { bits: 8, signed, symmetric: signed, range } as const;
+    return chooseRestored(context, isBatched ? { ...reading, channels: one } : reading, codes);
+  },
+};
 
 /** Decides about a weight, and about others that must become codes together with it. */
 function decideWeight(context: Context, weight: Weight): WeightDecision {
+  const { graphs, halves } = context;
   const target = context.targetOf(weight);
-  if (target === undefined) return { kind: 'keep', weight, reason: reasons.rule };
+  if (target === undefined) return keepWeight(weight, reasons.rule);
   if (target.kind === 'half') return decideHalf(context, weight);
-  // Look up its readers, and decide about codes.
-  const scaled = operatorOfScales(context.graphs, weight);
+  // Find the first reason to keep it: its size and type, and its readers.
+  const scaled = operatorOfScales(graphs, weight);
   const notWorth: OnnxReason | undefined =
     scaled === undefined ? whyNotWorth(context, weight, target.takes) : { kind: 'scales', operator: scaled };
-  const reading = notWorth === undefined ? readingOf(context.graphs, weight) : undefined;
-  const experts =
-    reading === undefined || target.kind !== 'blocks' ? undefined : decideExperts(context, reading, target);
-  if (experts !== undefined) return experts;
-  const reason = reading === undefined ? notWorth : whyNotRead(context, reading, target);
-  const found: WeightDecision =
-    reading === undefined || reason !== undefined
-      ? { kind: 'keep', weight, reason: reason as OnnxReason }
-      : (deciders[target.kind] as Decider)(context, reading, target);
-  // Fall back to float16 if the target does.
-  const isHalf = found.kind === 'keep' && isHalfInstead(context, target, reading, found.reason);
-  return isHalf ? decideHalf(context, weight) : found;
-}
-
-/** True if a graph shall compute in float16: by its target, and if it has weights worth it. */
-function isHalfGraph({ proto, weights }: OnnxModel, to: TargetInfo): boolean {
-  const isLarge = ({ source: { dtype, bytes } }: Weight) => dtype === 'F32' && bytes >= 4 * fewestElements;
-  return to.half === true && !proto.trains && weights.some(isLarge);
-}
-
-/** Nodes that read a weight excepted by a rule, which keep their type. */
-function exceptedNodes(graphs: Graphs, { weights }: OnnxModel, { rules = [] }: OnnxChoices) {
-  const excepted = weights.filter(({ source }) => {
-    const rule = ruleFor(rules, source.name);
-    return rule !== undefined && (rule.keep || (rule.to !== undefined && targetNamed(rule.to).half !== true));
-  });
-  return new Set(excepted.flatMap((weight) => graphs.readers(weight).flatMap(({ node, path }) => [node, ...path])));
+  const reading = notWorth === undefined ? readingOf(graphs, weight) : undefined;
+  const operator = (reading?.open ?? reading?.readers[0])?.node.opType;
+  const read = reading && floatsRead(reading);
+  const reason: OnnxReason | false | undefined =
+    notWorth ||
+    (operator === undefined &&
+      (graphs.isOutput(weight.graph, weight.value) ? ownReasons.output : ownReasons.notRead)) ||
+    (operator !== undefined &&
+      reading?.channels === undefined && {
+        kind: reading?.open === undefined ? 'readBy' : 'openAttributes',
+        operator,
+      }) ||
+    (target.kind === 'blocks' &&
+      !(target.takes as readonly unknown[]).includes(read) && {
+        kind: 'readAs',
+        types: [...(reading?.types ?? [])].map((id) => kindsById.get(id)?.name ?? `type ${id}`),
+      });
+  const decision = reason
+    ? keepWeight(weight, reason)
+    : (deciders[target.kind] as (context: Context, reading: Reading, target: TargetInfo) => WeightDecision)(
+        context,
+        reading as Reading,
+        target,
+      );
+  if (decision.kind !== 'keep') return decision;
+  // Fall back to float16 if the target does. In a float32 graph, a Cast follows it.
+  const isHalf =
+    halves === undefined
+      ? target.half && reading?.readers.length && (reading.channels === undefined || read === 'F32')
+      : target.half || decision.reason.kind === 'readAs';
+  return isHalf ? decideHalf(context, weight) : decision;
 }
 
 /**
@@ -130,22 +204,24 @@ export function decide(
   constants = new Constants(model, new Map()),
 ): Decisions {
   const { to, rules = [] } = choices;
+  const { weights, proto } = model;
   const graphs = new Graphs(model);
   const opsets = new Opsets(graphs);
-  // Find the nodes that compute in float16.
+  // Find the nodes that compute in float16, if it has weights worth it. Nodes that read a weight excepted by a rule keep their type.
   const target = targetNamed(to);
-  const wantsHalf = isHalfGraph(model, target);
+  const isLarge = ({ source: { dtype, bytes } }: Weight) => dtype === 'F32' && bytes >= 4 * fewestElements;
+  const wantsHalf = target.half === true && !proto.trains && weights.some(isLarge);
   const isTooOldForHalf = wantsHalf && (graphs.main.opsets.get('') ?? 0) < lowestHalf;
-  const halves =
-    wantsHalf && !isTooOldForHalf
-      ? new HalfNodes(
-          graphs,
-          exceptedNodes(graphs, model, choices),
-          constants,
-          statistics.ranges,
-          choices.kvCache === 'float16',
-        )
-      : undefined;
+  let halves: HalfNodes | undefined;
+  if (wantsHalf && !isTooOldForHalf) {
+    const excepted = weights.filter(({ source }) => {
+      const rule = ruleFor(rules, source.name);
+      return rule !== undefined && (rule.keep || (rule.to !== undefined && targetNamed(rule.to).half !== true));
+    });
+    const floats = excepted.flatMap((weight) => graphs.readers(weight).flatMap(({ node, path }) => [node, ...path]));
+    const hasHalfCaches = choices.kvCache === 'float16';
+    halves = new HalfNodes(graphs, new Set(floats), constants, statistics.ranges, hasHalfCaches);
+  }
   // Decide about the weights in order: some become codes together with later ones.
   const decided = new Set<Weight>();
   const context: Context = {
@@ -155,8 +231,11 @@ export function decide(
     choices,
     halves,
     constants,
-    hasSymmetricQ8: prefersSymmetry(graphs),
-    trains: model.proto.trains,
+    // Where there are no convolutions and no attention, transformers.js has int8.
+    hasSymmetricQ8: !graphs.nodes.some(({ node }) =>
+      ['Conv', 'GroupQueryAttention', 'MultiHeadAttention'].includes(node.opType),
+    ),
+    trains: proto.trains,
     decided,
     targetOf({ source }) {
       const rule = ruleFor(rules, source.name);
@@ -164,19 +243,14 @@ export function decide(
       return rule?.to === undefined ? target : targetNamed(rule.to);
     },
   };
-  const inputs = new OnnxInputStatistics(graphs, statistics, choices);
-  const decisions: WeightDecision[] = [];
-  for (const weight of model.weights) {
+  const plain: WeightDecision[] = [];
+  for (const weight of weights) {
     if (decided.has(weight)) continue;
-    const decision = inputs.add(decideWeight(context, weight));
-    decisions.push(decision);
+    const decision = decideWeight(context, weight);
+    plain.push(decision);
     for (const one of weightsOfDecision(decision)) decided.add(one);
   }
-  const { feedback, without: withoutInputs } = inputs;
-  const isStatic = (decision: WeightDecision) =>
-    weightsOfDecision(decision).every((weight) => context.targetOf(weight)?.kind === 'static');
-  const statics = decideActivations(context, decisions, isStatic, statistics.ranges ?? new Map());
-  const notes = inputs.notes();
-  const whole = withBiases(graphs, decisions, statics, constants);
-  return { graphs, opsets, halves, isTooOldForHalf, decisions: whole, feedback, withoutInputs, statics, notes };
+  const weighed = weighDecisions(graphs, plain, statistics, choices);
+  const { decisions, statics } = decideStatics(context, weighed.decisions, statistics.ranges ?? new Map());
+  return { ...weighed, graphs, opsets, halves, isTooOldForHalf, decisions, statics };
 }

@@ -50,6 +50,11 @@ export interface Keep {
   readonly halfUses?: readonly Use[];
 }
 
+/** The decision to keep a weight. */
+export function keepWeight(weight: Weight, reason: OnnxReason): Keep {
+  return { kind: 'keep', weight, reason };
+}
+
 /** Stores float16, with a Cast for readers of float32. */
 export interface Half {
   readonly kind: 'half';

@@ -2,12 +2,10 @@
 import { dtypeReason } from '../../reason.js';
 import type { Weight } from '../file/model.js';
 import { holdsWeight } from '../graph/beyond-half.js';
-import type { Magnitudes } from '../graph/constants.js';
 import type { Use } from '../graph/graph.js';
 import { isFloat32 } from '../graph/readers.js';
 import { type OnnxReason, ownReasons } from '../reasons.js';
-import type { Context, Half, Keep } from './decision.js';
-import type { HalfNodes } from './half-nodes.js';
+import { type Context, type Half, type Keep, keepWeight } from './decision.js';
 import { fewestElements, whyNotWorth } from './sizes.js';
 
 /** Operators with scales of codes as float inputs. */
@@ -26,60 +24,44 @@ function whyScales(readers: readonly Use[]): OnnxReason | undefined {
   return isScale ? { kind: 'scales', operator: first.node.opType } : undefined;
 }
 
-const beyond = (magnitudes: Magnitudes | undefined): OnnxReason => ({
-  kind: 'beyondHalf',
-  most: magnitudes?.most ?? 0,
-});
-
-/** Types with more bytes than float16. */
-const wide: readonly string[] = ['F32', 'F64'];
-
 /** First version of ai.onnx whose Cast names types by number. */
 export const castOpset = 6;
 
-/** Decides about float16 in front of nodes in float32. */
-function behindCast(context: Context, weight: Weight): Half | Keep {
-  const { dtype } = weight.source;
-  if (!wide.includes(dtype)) return { kind: 'keep', weight, reason: dtypeReason(dtype) as OnnxReason };
-  const magnitudes = context.constants.of(weight);
-  const reason =
-    whyNotWorth(context, weight, ['F32']) ??
-    whyScales(context.graphs.readers(weight)) ??
-    (holdsWeight(magnitudes) ? undefined : beyond(magnitudes)) ??
-    context.opsets.obstacle(weight.graph, castOpset);
-  return reason === undefined
-    ? { kind: 'half', weight, inHalfGraph: false, isCast: true, halfUses: [] }
-    : { kind: 'keep', weight, reason };
-}
-
-/** Decides about float16 in a graph of float16. */
-function inHalfGraph({ graphs, constants }: Context, weight: Weight, nodes: HalfNodes): Half | Keep {
-  const { dtype, bytes } = weight.source;
-  const keep = (reason: OnnxReason): Keep => ({ kind: 'keep', weight, reason });
-  if (!wide.includes(dtype) || !isFloat32(graphs, weight)) return keep(dtypeReason(dtype) as OnnxReason);
-  const value = graphs.valueAt(weight.graph, weight.value);
-  if (value === undefined || (value.uses.length === 0 && !value.isOutput)) return keep(ownReasons.notRead);
-  const { halves, floats } = nodes.readersOf(value);
-  const scales = halves.length === 0 ? whyScales(floats) : undefined;
-  if (scales !== undefined) return keep(scales);
-  const isCast = floats.length > 0 || value.isOutput;
-  const magnitudes = constants.of(weight);
-  if (isCast && !holdsWeight(magnitudes))
-    return { ...keep(beyond(magnitudes)), ...(halves.length > 0 && { halfUses: halves }) };
-  if (!isCast || bytes >= 4 * fewestElements) {
-    return { kind: 'half', weight, inHalfGraph: true, isCast, halfUses: isCast ? halves : [] };
-  }
-  // Keep a small weight, and let nodes in float16 read a Cast of it.
-  const operator = floats[0]?.node.opType ?? '';
-  if (halves.length === 0) return keep(value.isOutput ? ownReasons.output : { kind: 'readBy', operator });
-  const reason: OnnxReason = value.isOutput ? { kind: 'alsoOutput' } : { kind: 'alsoReadBy', operator };
-  return { kind: 'keep', weight, reason, halfUses: halves };
-}
-
 /** Decides about a weight whose target is float16. */
 export function decideHalf(context: Context, weight: Weight): Half | Keep {
-  const { graphs, halves } = context;
-  // Functions keep their types.
-  const isInside = graphs.scopeOf(weight.graph).function !== undefined;
-  return halves === undefined || isInside ? behindCast(context, weight) : inHalfGraph(context, weight, halves);
+  const { graphs, halves: nodes, opsets } = context;
+  const { dtype, bytes } = weight.source;
+  const isWide = dtype === 'F32' || dtype === 'F64';
+  const magnitudes = context.constants.of(weight);
+  const beyond = !holdsWeight(magnitudes) && ({ kind: 'beyondHalf', most: magnitudes?.most ?? 0 } as const);
+  // In front of nodes in float32, a Cast follows it. Functions keep their types.
+  if (nodes === undefined || graphs.scopeOf(weight.graph).function !== undefined) {
+    const reason =
+      (!isWide && (dtypeReason(dtype) as OnnxReason)) ||
+      whyNotWorth(context, weight, ['F32']) ||
+      whyScales(graphs.readers(weight)) ||
+      beyond ||
+      opsets.obstacle(weight.graph, castOpset);
+    if (reason) return keepWeight(weight, reason);
+    return { kind: 'half', weight, inHalfGraph: false, isCast: true, halfUses: [] };
+  }
+  // In a graph of float16, keep what is no float32 for all readers.
+  const value = graphs.valueAt(weight.graph, weight.value);
+  const { halves, floats } = value === undefined ? { halves: [], floats: [] } : nodes.readersOf(value);
+  const isOutput = value?.isOutput === true;
+  const reason =
+    (!(isWide && isFloat32(graphs, weight)) && (dtypeReason(dtype) as OnnxReason)) ||
+    (!isOutput && !value?.uses.length && ownReasons.notRead) ||
+    (halves.length === 0 && whyScales(floats));
+  if (reason) return keepWeight(weight, reason);
+  // Keep what float16 does not hold and a small weight, if some read float32, and let nodes in float16 read a Cast of it.
+  const isCast = floats.length > 0 || isOutput;
+  const isSmall = isCast && bytes < 4 * fewestElements;
+  const operator = floats[0]?.node.opType ?? '';
+  const whyFloat: OnnxReason | false =
+    (isCast && beyond) ||
+    (isSmall && isOutput && (halves.length === 0 ? ownReasons.output : { kind: 'alsoOutput' })) ||
+    (isSmall && { kind: halves.length === 0 ? 'readBy' : 'alsoReadBy', operator });
+  if (whyFloat) return { ...keepWeight(weight, whyFloat), ...(halves.length > 0 && { halfUses: halves }) };
+  return { kind: 'half', weight, inHalfGraph: true, isCast, halfUses: isCast ? halves : [] };
 }

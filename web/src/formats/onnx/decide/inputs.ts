@@ -14,11 +14,23 @@ import type { OnnxChoices } from '../options.js';
 import type { NoInputsReason, WithoutInputs } from '../reasons.js';
 import { type WeightDecision, weightsOfDecision } from './decision.js';
 
-/** A form that takes statistics. */
-type WeighedForm = MatMulNBitsForm | DequantizeLinearForm;
+/** Decisions with statistics where their codes depend on them. */
+interface Weighed {
+  readonly decisions: readonly WeightDecision[];
+  /** Moments of the weights that are rounded with GPTQ. */
+  readonly feedback: ReadonlyMap<Weight, Feedback>;
+  /** Weights whose codes do not depend on statistics, if there are any statistics. */
+  readonly withoutInputs: readonly WithoutInputs[];
+  /** Notes about entries of statistics. */
+  readonly notes: readonly Note[];
+}
 
 /** The number of inputs of a weight, or the reason why statistics do not count. */
-function inputsOf(graphs: Graphs, weight: Weight, form: WeighedForm): number | NoInputsReason {
+function inputCount(
+  graphs: Graphs,
+  weight: Weight,
+  form: MatMulNBitsForm | DequantizeLinearForm,
+): number | NoInputsReason {
   const { shape } = weight.source;
   const readers = graphs.readers(weight);
   const products = readers.filter((reader) => transposes(reader) !== undefined);
@@ -27,87 +39,55 @@ function inputsOf(graphs: Graphs, weight: Weight, form: WeighedForm): number | N
   if (shape.length !== 2) return { kind: 'rank', rank: shape.length };
   const isTransposed = transposes(first) === true;
   const inputs = shape[isTransposed ? 1 : 0] as number;
-  if (form.codec === 'matmul-nbits') {
-    return form.transposed === isTransposed ? inputs : { kind: 'alongInputs' };
-  }
+  if (form.codec === 'matmul-nbits') return form.transposed === isTransposed ? inputs : { kind: 'alongInputs' };
   if (form.sharing === 'tile') return { kind: 'oneScale' };
   const hasInputsInRows = form.sharing === 'rows' || form.sharing === 'rowBlocks';
-  const agree = products.every((reader) => transposes(reader) === hasInputsInRows);
-  if (!agree) return { kind: 'alongInputs' };
+  if (products.some((reader) => transposes(reader) !== hasInputsInRows)) return { kind: 'alongInputs' };
   return canWeighDequantizeLinear(shape, form) ? inputs : { kind: 'tooLong', inputs };
 }
 
-/** Adds statistics to decisions about weights. */
-export class OnnxInputStatistics {
-  readonly #graphs: Graphs;
-  readonly #known: WeightStatistics;
-  readonly #has: boolean;
-  readonly #feedback = new Map<Weight, Feedback>();
-  /** Weights whose codes do not depend on statistics. */
-  readonly without: WithoutInputs[] = [];
-  #asked = 0;
-  #found = 0;
-
-  constructor(graphs: Graphs, statistics: Statistics, choices: OnnxChoices) {
-    this.#graphs = graphs;
-    this.#known = new WeightStatistics(statistics, choices);
-    this.#has = statistics.importance !== undefined;
-  }
-
+/** Adds statistics to decisions about weights. @throws ScalepointError `BAD_FILE` if the statistics fit no weight */
+export function weighDecisions(
+  graphs: Graphs,
+  decisions: readonly WeightDecision[],
+  statistics: Statistics,
+  choices: OnnxChoices,
+): Weighed {
+  const feedback = new Map<Weight, Feedback>();
+  const withoutInputs: WithoutInputs[] = [];
+  if (statistics.importance === undefined) return { decisions, feedback, withoutInputs, notes: [] };
+  const known = new WeightStatistics(statistics, choices);
+  let [asked, found] = [0, 0];
   /** The form with the importance of the inputs of a weight; the same form without. */
-  #weighed<F extends WeighedForm>(weight: Weight, form: F): F {
+  const weigh = <F extends MatMulNBitsForm | DequantizeLinearForm>(weight: Weight, form: F): F => {
     const { name } = weight.source;
-    const columns = inputsOf(this.#graphs, weight, form);
+    const columns = inputCount(graphs, weight, form);
     if (typeof columns !== 'number') {
-      this.without.push({ name, reason: columns });
+      withoutInputs.push({ name, reason: columns });
       return form;
     }
-    const measured = { name, columns };
-    this.#asked++;
-    const importance = this.#known.importanceOf(measured);
-    const feedback = this.#known.feedbackOf(measured, importance !== undefined);
+    asked++;
+    const importance = known.importanceOf({ name, columns });
+    const moments = known.feedbackOf({ name, columns }, importance !== undefined);
     if (importance === undefined) return form;
-    this.#found++;
-    if (feedback !== undefined) this.#feedback.set(weight, feedback);
+    found++;
+    if (moments !== undefined) feedback.set(weight, moments);
     return { ...form, importance };
-  }
-
-  /** A decision, with statistics where its codes depend on them. */
-  add(decision: WeightDecision): WeightDecision {
-    if (!this.#has) return decision;
-    switch (decision.kind) {
-      case 'blocks':
-        return decision.form.codec === 'matmul-nbits'
-          ? { ...decision, form: this.#weighed(decision.weight, decision.form) }
-          : decision;
-      case 'restored':
-      case 'integers':
-        return { ...decision, form: this.#weighed(decision.weight, decision.form) };
-      case 'together':
-      case 'experts': {
-        const reason = { kind: 'readBy', operator: decision.operator } as const;
-        for (const { source } of weightsOfDecision(decision)) this.without.push({ name: source.name, reason });
-        return decision;
-      }
-      default:
-        return decision;
+  };
+  const weighed = decisions.map((decision): WeightDecision => {
+    if (decision.kind === 'together' || decision.kind === 'experts') {
+      const reason = { kind: 'readBy', operator: decision.operator } as const;
+      for (const { source } of weightsOfDecision(decision)) withoutInputs.push({ name: source.name, reason });
+    } else if (decision.kind === 'restored' || decision.kind === 'integers') {
+      return { ...decision, form: weigh(decision.weight, decision.form) };
+    } else if (decision.kind === 'blocks' && decision.form.codec === 'matmul-nbits') {
+      return { ...decision, form: weigh(decision.weight, decision.form) };
     }
+    return decision;
+  });
+  if (asked > 0 && found === 0) {
+    const text = 'the statistics have no entry for any weight of it: they are those of another model';
+    throw new ScalepointError('BAD_FILE', text);
   }
-
-  /** Moments of the weights that are rounded with GPTQ. */
-  get feedback(): ReadonlyMap<Weight, Feedback> {
-    return this.#feedback;
-  }
-
-  /** Notes about weights without an entry. @throws ScalepointError `BAD_FILE` if the statistics fit no weight */
-  notes(): Note[] {
-    if (!this.#has) return [];
-    if (this.#asked > 0 && this.#found === 0) {
-      throw new ScalepointError(
-        'BAD_FILE',
-        'the statistics have no entry for any weight of it: they are those of another model',
-      );
-    }
-    return this.#known.notes();
-  }
+  return { decisions: weighed, feedback, withoutInputs, notes: known.notes() };
 }

@@ -5,60 +5,62 @@
  */
 import type { DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
 import { reasons } from '../../reason.js';
-import { contrib, floatOf, intOf, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
+import { contrib, floatOf, intOf, onnxTypeNumber } from '../file/proto.js';
 import { linearForm } from '../forms.js';
-import type { Graphs, ReadingNode } from '../graph/graph.js';
+import type { ReadingNode } from '../graph/graph.js';
 import { swaps, typeRead } from '../graph/products.js';
 import { channelAxis, isCalled, type Reading } from '../graph/readers.js';
-import type { RestoredReason } from '../reasons.js';
 import type { TargetOf } from '../targets.js';
-import type { Context, IntegerReader, WeightDecision } from './decision.js';
-import { dequantizerOf, restoredOf } from './restored.js';
+import { type Context, type IntegerReader, keepWeight, type WeightDecision } from './decision.js';
+import { chooseRestored, dequantizerOf } from './restored.js';
 import { isSmaller } from './sizes.js';
 import { decideTogether, type IntegerOptions } from './together.js';
 
-const attentions: readonly string[] = ['GroupQueryAttention', 'MultiHeadAttention'];
+/** First version of ai.onnx with DynamicQuantizeLinear. */
+export const integerOpset = 11;
 
-/** True if codes of q8 are symmetric: in models without convolutions and attention, where transformers.js has int8. */
-export function prefersSymmetry({ nodes }: Graphs): boolean {
-  return !nodes.some(({ node }) => node.opType === 'Conv' || attentions.includes(node.opType));
-}
-
-/** True for attention that has an integer counterpart. */
-function isAttention({ opType, domain, inputs, attributes }: OnnxNode): boolean {
-  const [, , bias = '', , , ...more] = inputs;
-  const isKnown = domain === contrib && opType === 'Attention' && !attributes.has('qkv_hidden_sizes');
-  return isKnown && bias !== '' && more.every((input) => input === '');
-}
-
-/** True if a Gemm is a product and a sum, without factors. */
-function isPlain(node: OnnxNode): boolean {
-  const multiplies = floatOf(node, 'alpha', 1) === 1 && intOf(node, 'transA', 0) === 0;
-  return multiplies && (node.inputs.length < 3 || floatOf(node, 'beta', 1) === 1);
-}
-
-/** True if nodes before a reader swap the dimensions of a weight; undefined if they move elements otherwise. */
-function swapsBefore({ path }: ReadingNode, rank: number): boolean | undefined {
-  if (rank === 2) return swaps(path);
-  const keeps = ({ opType, domain }: OnnxNode) => domain === '' && (opType === 'Identity' || opType === 'Cast');
-  return path.every(keeps) ? false : undefined;
+/**
+ * Codes of products of a target in a model. On x86 processors without VNNI, onnxruntime adds two products of uint8 and int8 in 16 bits, which
+ * saturate unless weights have 7 bits (reduce_range of its tools). uint8 weights do not, and take at most 1.9 times as long there
+ * (tests/bench/backends.mjs). So codes of q8 that would be int8 have 128 added, and those of int8 have 7 bits.
+ */
+function productCodes({ hasSymmetricQ8, choices: { reduceRange } }: Context, { signed }: TargetOf<'integers'>) {
+  const symmetric = signed === 'byModel' ? hasSymmetricQ8 : signed;
+  return {
+    signed: signed === 'byModel' ? symmetric && reduceRange === true : signed,
+    symmetric,
+    reduced: reduceRange !== false,
+  };
 }
 
 /** Integer operation of a reader; undefined if it does not take codes. */
-function operationOf(reader: ReadingNode, rank: number): IntegerReader['operation'] | undefined {
+function integerOperation(reader: ReadingNode, rank: number): IntegerReader['operation'] | undefined {
   const { node, input, path } = reader;
-  if (path.length === 0 && input === 1 && isAttention(node)) return 'attention';
-  if (node.domain !== '' || typeRead(reader, 'F32') !== onnxTypeNumber('F32')) return undefined;
-  const swapped = swapsBefore(reader, rank);
+  const { opType, domain, inputs, attributes } = node;
+  // Attention has an integer counterpart with a bias, and without further inputs.
+  const [, , bias = '', , , ...more] = inputs;
+  const isAttention = domain === contrib && opType === 'Attention' && !attributes.has('qkv_hidden_sizes');
+  if (isAttention && input === 1 && path.length === 0 && bias !== '' && more.every((one) => one === '')) {
+    return 'attention';
+  }
+  if (domain !== '' || typeRead(reader, 'F32') !== onnxTypeNumber('F32')) return undefined;
+  // Nodes before it may swap both dimensions of a matrix, for a product alone.
+  const isUnmoved = path.every((one) => one.domain === '' && (one.opType === 'Identity' || one.opType === 'Cast'));
+  const swapped = rank === 2 ? swaps(path) : isUnmoved ? false : undefined;
   if (swapped === undefined) return undefined;
-  if (input === 1 && (node.opType === 'MatMul' || (node.opType === 'Gemm' && isPlain(node)))) return 'product';
-  if (swapped) return undefined;
-  if (node.opType === 'Conv' && input === 1) return 'convolution';
-  return node.opType === 'Gather' && input === 0 ? 'lookup' : undefined;
+  // A Gemm is a product and a sum if it has no factors.
+  const isSum =
+    opType === 'Gemm' &&
+    floatOf(node, 'alpha', 1) === 1 &&
+    intOf(node, 'transA', 0) === 0 &&
+    (inputs.length < 3 || floatOf(node, 'beta', 1) === 1);
+  if (input === 1 && (opType === 'MatMul' || isSum)) return 'product';
+  if (input === 1 && opType === 'Conv' && !swapped) return 'convolution';
+  return input === 0 && opType === 'Gather' && !swapped ? 'lookup' : undefined;
 }
 
 /** Form of a weight, which depends on all of its readers. */
-function formOf(
+function integerForm(
   shape: readonly number[],
   readers: readonly IntegerReader[],
   { signed, symmetric, reduced, perChannel, range }: IntegerOptions,
@@ -84,43 +86,22 @@ function formOf(
   return symmetric ? { ...form, zeroPoint: false } : form;
 }
 
-/** First version of ai.onnx with DynamicQuantizeLinear. */
-export const integerOpset = 11;
-
-/** The reason why a reader cannot take codes. */
-function whyNotTaken(reader: ReadingNode): RestoredReason {
-  return { kind: isCalled(reader) ? 'inFunction' : 'readBy', operator: reader.node.opType };
-}
-
-/**
- * Codes of products of a target in a model. On x86 processors without VNNI, onnxruntime adds two products of uint8 and int8 in 16 bits, which
- * saturate unless weights have 7 bits (reduce_range of its tools). uint8 weights do not, and take at most 1.9 times as long there
- * (tests/bench/backends.mjs). So codes of q8 that would be int8 have 128 added, and those of int8 have 7 bits.
- */
-function codesOf({ hasSymmetricQ8, choices: { reduceRange } }: Context, { signed }: TargetOf<'integers'>) {
-  const symmetric = signed === 'byModel' ? hasSymmetricQ8 : signed;
-  return {
-    signed: signed === 'byModel' ? symmetric && reduceRange === true : signed,
-    symmetric,
-    reduced: reduceRange !== false,
-  };
-}
-
 /** Decides about a weight of a target for integers. */
 export function decideIntegers(context: Context, reading: Reading, target: TargetOf<'integers'>): WeightDecision {
   const { graphs, choices, opsets } = context;
   const { weight, readers } = reading;
   const { shape } = weight.source;
-  const codes = codesOf(context, target);
+  const codes = productCodes(context, target);
   const { symmetric } = codes;
+  const range = choices.range === 'min-max' ? undefined : choices.range;
   const options: IntegerOptions = {
     ...codes,
     perChannel: choices.perTensor !== true,
-    range: choices.range === 'min-max' ? undefined : choices.range,
+    range,
     asks: (other) => {
       const wanted = context.targetOf(other);
       const isTaken = other.source.dtype === 'F32' && wanted?.kind === 'integers';
-      return isTaken && codesOf(context, wanted).symmetric === symmetric;
+      return isTaken && productCodes(context, wanted).symmetric === symmetric;
     },
   };
   // Take all weights of a node at once, if it computes with integers only then.
@@ -129,16 +110,19 @@ export function decideIntegers(context: Context, reading: Reading, target: Targe
   if (together !== undefined) return together;
   // Find the readers that take codes.
   const taken = readers.flatMap((reader): IntegerReader[] => {
-    const operation = operationOf(reader, shape.length);
+    const operation = integerOperation(reader, shape.length);
     return operation === undefined ? [] : [{ reader, operation }];
   });
-  const reason = taken.length > 0 ? opsets.obstacle(weight.graph, integerOpset) : whyNotTaken(first);
+  const reason =
+    taken.length > 0
+      ? opsets.obstacle(weight.graph, integerOpset)
+      : ({ kind: isCalled(first) ? 'inFunction' : 'readBy', operator: first.node.opType } as const);
   if (reason !== undefined) {
-    const found = restoredOf(context, reading, { bits: 8, signed: symmetric, symmetric, range: options.range }, false);
+    const found = chooseRestored(context, reading, { bits: 8, signed: symmetric, symmetric, range });
     return found.kind === 'restored' ? { ...found, reason } : found;
   }
-  const form = formOf(shape, taken, options);
-  if (!isSmaller(context, weight, form)) return { kind: 'keep', weight, reason: reasons.notSmaller };
+  const form = integerForm(shape, taken, options);
+  if (!isSmaller(context, weight, form)) return keepWeight(weight, reasons.notSmaller);
   const { isRead, unneeded } = graphs.release(
     weight,
     taken.map(({ reader }) => reader),

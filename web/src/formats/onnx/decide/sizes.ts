@@ -27,14 +27,11 @@ export function whyNotWorth(
 }
 
 /** Size of the parts of a weight in a form. */
-export function bytesIn({ partsOf }: Context, { source }: Weight, form: Form): number {
+export function bytesInForm({ partsOf }: Context, { source }: Weight, form: Form): number {
   return partsOf(source.shape, form).reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
-/** Approximate bytes that codes add besides their parts: messages of tensors, and a node. */
-const framing = 150;
-
-/** True if a weight takes fewer bytes as codes of a form. */
+/** True if a weight takes fewer bytes as codes of a form. Besides their parts, codes add messages of tensors and a node, about 150 bytes. */
 export function isSmaller(context: Context, weight: Weight, form: DequantizeLinearForm): boolean {
-  return bytesIn(context, weight, form) + framing < weight.source.bytes;
+  return bytesInForm(context, weight, form) + 150 < weight.source.bytes;
 }

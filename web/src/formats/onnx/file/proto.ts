@@ -141,11 +141,6 @@ export function onnxTypeNumber(name: string): number {
   return kind.id;
 }
 
-/** The name of a type, by ONNX's number. */
-export function typeName(id: number): string {
-  return kindsById.get(id)?.name ?? `type ${id}`;
-}
-
 // ------------------------------------------------------------------------------------------------------------------------ messages
 
 /** Location of elements. */

@@ -1,7 +1,7 @@
 /** Describes the readers of a weight, and the axis of its channels. */
 import type { Weight } from '../file/model.js';
-import { findInts, intOf, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
-import { type Followed, type Graphs, isConstant, type ReadingNode, type Use, type Value } from './graph.js';
+import { contrib, findInts, intOf, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
+import { type Followed, type Graphs, isConstant, isMover, type ReadingNode, type Use, type Value } from './graph.js';
 import { typeRead } from './products.js';
 
 /** A letter of an Einsum's equation, or an ellipsis. */
@@ -187,4 +187,47 @@ export function readingOf(graphs: Graphs, weight: Weight): Reading {
   };
   const types = new Set(followed.readers.map((reader) => typeRead(reader, weight.source.dtype)));
   return { ...followed, weight, open, channels, types };
+}
+
+// ------------------------------------------------------------------------------------------------------------------------- scales
+
+const codeTypes: readonly string[] = ['I8', 'U8', 'I4', 'U4', 'I2', 'U2'];
+
+/** Longest way from codes to the product with their scales. */
+const mostScaleSteps = 16;
+
+/** True if a value is made of stored codes alone. */
+function isFromCodes(graphs: Graphs, value: Value | undefined, steps = 0): boolean {
+  if (value === undefined || steps > mostScaleSteps) return false;
+  const { weight, producer: node, graph } = value;
+  if (weight !== undefined) return codeTypes.includes(weight.source.dtype);
+  if (node === undefined || node.domain !== '') return false;
+  const from = (input: number) => isFromCodes(graphs, graphs.valueAt(graph, node.inputs[input] ?? ''), steps + 1);
+  if (node.opType === 'Gather') return from(0) || from(1);
+  return (isMover(node) || node.opType === 'Sub') && from(0);
+}
+
+/** Operators of onnxruntime with scales of codes among their inputs. */
+const withScales: readonly string[] = ['MatMulNBits', 'MatMulBnb4', 'GatherBlockQuantized', 'QMoE'];
+
+/** True if a reader of a tensor takes it as scales of codes, or as the values of codes. */
+function takesScales(graphs: Graphs, { node, graph, input }: ReadingNode): boolean {
+  if (node.domain === contrib) return withScales.includes(node.opType);
+  if (node.domain !== '' || node.opType !== 'Gather' || input !== 0) return false;
+  if (isFromCodes(graphs, graphs.valueAt(graph, node.inputs[1] ?? ''))) return true;
+  const readers = graphs.readers({ graph, value: node.outputs[0] ?? '' });
+  return (
+    readers.length > 0 &&
+    readers.every(({ node: product, graph: inside, input: at }) => {
+      const other = graphs.valueAt(inside, product.inputs[1 - at] ?? '');
+      return product.domain === '' && product.opType === 'Mul' && isFromCodes(graphs, other);
+    })
+  );
+}
+
+/** The operator that takes a tensor as scales of codes; undefined if others read it. */
+export function operatorOfScales(graphs: Graphs, weight: Weight): string | undefined {
+  const { readers, leaves } = graphs.follow(weight);
+  const isTaken = !leaves && readers.length > 0 && readers.every((reader) => takesScales(graphs, reader));
+  return isTaken ? readers[0]?.node.opType : undefined;
 }
