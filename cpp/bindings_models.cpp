@@ -43,62 +43,55 @@ size_t arena_capacity(const codecs::Arena* arena) { return arena->capacity(); }
 
 // Results and temporary values lie in the arena. They are valid until the arena is rewound.
 
+/// The calls of a codec: floats to the bytes of a file, those bytes to floats, and floats to bytes with GPTQ's error feedback.
+#define SCALEPOINT_ENCODES(name, Type)                                                                                      \
+  Status encode_##name(const codecs::Tile& tile, const codecs::Type& form, codecs::Arena* arena, codecs::Encoded& result) { \
+    return encode(tile, form, *arena, result);                                                                              \
+  }
+#define SCALEPOINT_DECODES(name, Type)                                                                                      \
+  Status decode_##name(const codecs::Stored& stored, const codecs::Type& form, codecs::Arena* arena, DecodedTile& result) { \
+    return decode(stored, form, *arena, result.x);                                                                          \
+  }
+#define SCALEPOINT_FEEDS_BACK(name, Type)                                                                                  \
+  Status encode_##name##_with_feedback(const codecs::Tile& tile, const codecs::Type& form, const codecs::Moments& moments, \
+                                       codecs::Arena* arena, codecs::Encoded& result) {                                    \
+    return encode_with_feedback(tile, form, moments, *arena, result);                                                      \
+  }
+
+SCALEPOINT_ENCODES(cast, Cast)
+SCALEPOINT_ENCODES(comfy, Comfy)
+SCALEPOINT_ENCODES(compressed_tensors, CompressedTensors)
+SCALEPOINT_ENCODES(dequantize_linear, DequantizeLinear)
+SCALEPOINT_ENCODES(ggml, Ggml)
+SCALEPOINT_ENCODES(gptq, Gptq)
+SCALEPOINT_ENCODES(matmul_bnb4, MatMulBnb4)
+SCALEPOINT_ENCODES(matmul_nbits, MatMulNBits)
+SCALEPOINT_ENCODES(microscaled, Microscaled)
+SCALEPOINT_ENCODES(mlc, Mlc)
+SCALEPOINT_ENCODES(mlx, Mlx)
+SCALEPOINT_ENCODES(nvfp4_blocks, Nvfp4Blocks)
+
+SCALEPOINT_FEEDS_BACK(compressed_tensors, CompressedTensors)
+SCALEPOINT_FEEDS_BACK(dequantize_linear, DequantizeLinear)
+SCALEPOINT_FEEDS_BACK(ggml, Ggml)
+SCALEPOINT_FEEDS_BACK(gptq, Gptq)
+SCALEPOINT_FEEDS_BACK(matmul_nbits, MatMulNBits)
+
+SCALEPOINT_DECODES(bits_and_bytes, BitsAndBytes)
+SCALEPOINT_DECODES(comfy, Comfy)
+SCALEPOINT_DECODES(compressed_tensors, CompressedTensors)
+SCALEPOINT_DECODES(dequantize_linear, DequantizeLinear)
+SCALEPOINT_DECODES(gptq, Gptq)
+SCALEPOINT_DECODES(matmul_bnb4, MatMulBnb4)
+SCALEPOINT_DECODES(matmul_nbits, MatMulNBits)
+SCALEPOINT_DECODES(microscaled, Microscaled)
+SCALEPOINT_DECODES(mlc, Mlc)
+SCALEPOINT_DECODES(mlx, Mlx)
+SCALEPOINT_DECODES(nvfp4_blocks, Nvfp4Blocks)
+SCALEPOINT_DECODES(scaled_elements, ScaledElements)
+
 Status encode_copy(const codecs::Tile& tile, codecs::Arena* arena, codecs::Encoded& result) {
   return encode(tile, codecs::Copy{}, *arena, result);
-}
-
-Status encode_cast(const codecs::Tile& tile, const codecs::Cast& cast, codecs::Arena* arena, codecs::Encoded& result) {
-  return encode(tile, cast, *arena, result);
-}
-
-Status encode_ggml(const codecs::Tile& tile, const codecs::Ggml& ggml, codecs::Arena* arena, codecs::Encoded& result) {
-  return encode(tile, ggml, *arena, result);
-}
-
-Status encode_ggml_with_feedback(const codecs::Tile& tile, const codecs::Ggml& ggml, const codecs::Moments& moments,
-                                 codecs::Arena* arena, codecs::Encoded& result) {
-  return encode_with_feedback(tile, ggml, moments, *arena, result);
-}
-
-Status encode_compressed_tensors(const codecs::Tile& tile, const codecs::CompressedTensors& codes, codecs::Arena* arena,
-                                 codecs::Encoded& result) {
-  return encode(tile, codes, *arena, result);
-}
-
-Status encode_compressed_tensors_with_feedback(const codecs::Tile& tile, const codecs::CompressedTensors& codes,
-                                               const codecs::Moments& moments, codecs::Arena* arena, codecs::Encoded& result) {
-  return encode_with_feedback(tile, codes, moments, *arena, result);
-}
-
-/// Floats of codes.
-Status decode_compressed_tensors(const codecs::Stored& stored, const codecs::CompressedTensors& codes, codecs::Arena* arena,
-                                 DecodedTile& result) {
-  return decode(stored, codes, *arena, result.x);
-}
-
-Status encode_comfy(const codecs::Tile& tile, const codecs::Comfy& codes, codecs::Arena* arena, codecs::Encoded& result) {
-  return encode(tile, codes, *arena, result);
-}
-
-/// Floats of codes.
-Status decode_comfy(const codecs::Stored& stored, const codecs::Comfy& codes, codecs::Arena* arena, DecodedTile& result) {
-  return decode(stored, codes, *arena, result.x);
-}
-
-Status encode_microscaled(const codecs::Tile& tile, const codecs::Microscaled& codes, codecs::Arena* arena,
-                          codecs::Encoded& result) {
-  return encode(tile, codes, *arena, result);
-}
-
-/// Floats of codes.
-Status decode_microscaled(const codecs::Stored& stored, const codecs::Microscaled& codes, codecs::Arena* arena,
-                          DecodedTile& result) {
-  return decode(stored, codes, *arena, result.x);
-}
-
-Status encode_nvfp4_blocks(const codecs::Tile& tile, const codecs::Nvfp4Blocks& blocks, codecs::Arena* arena,
-                           codecs::Encoded& result) {
-  return encode(tile, blocks, *arena, result);
 }
 
 /// Takes over codes of another layout.
@@ -107,109 +100,16 @@ Status recode_nvfp4_blocks(const codecs::Stored& stored, const codecs::Microscal
   return recode(stored, codes, measure, *arena, result);
 }
 
-/// Floats of codes.
-Status decode_nvfp4_blocks(const codecs::Stored& stored, const codecs::Nvfp4Blocks& blocks, codecs::Arena* arena,
-                           DecodedTile& result) {
-  return decode(stored, blocks, *arena, result.x);
-}
-
-/// Floats of elements with scales.
-Status decode_scaled_elements(const codecs::Stored& stored, const codecs::ScaledElements& elements, codecs::Arena* arena,
-                              DecodedTile& result) {
-  return decode(stored, elements, *arena, result.x);
-}
-
 /// Adds the product of an adapter's matrices to the floats of a tile.
 Status add_low_rank(const float* x, uint32_t rows, uint32_t columns, const codecs::LowRank& pair, codecs::Arena* arena,
                     float* y) {
   return codecs::add_low_rank(x, rows, columns, pair, *arena, y);
 }
 
-Status encode_dequantize_linear(const codecs::Tile& tile, const codecs::DequantizeLinear& codes, codecs::Arena* arena,
-                                codecs::Encoded& result) {
-  return encode(tile, codes, *arena, result);
-}
-
-Status encode_dequantize_linear_with_feedback(const codecs::Tile& tile, const codecs::DequantizeLinear& codes,
-                                              const codecs::Moments& moments, codecs::Arena* arena, codecs::Encoded& result) {
-  return encode_with_feedback(tile, codes, moments, *arena, result);
-}
-
-/// Floats of codes.
-Status decode_dequantize_linear(const codecs::Stored& stored, const codecs::DequantizeLinear& codes, codecs::Arena* arena,
-                                DecodedTile& result) {
-  return decode(stored, codes, *arena, result.x);
-}
-
 /// The facts about elements that share a scale across tiles, which encoding needs.
 Status observe_dequantize_linear(const codecs::Tile& tile, const codecs::DequantizeLinear& codes, codecs::Arena* arena,
                                  ObservedSets& result) {
   return observe(tile, codes, *arena, result.ranges, result.count, result.problem);
-}
-
-Status encode_matmul_nbits(const codecs::Tile& tile, const codecs::MatMulNBits& codes, codecs::Arena* arena,
-                           codecs::Encoded& result) {
-  return encode(tile, codes, *arena, result);
-}
-
-Status encode_matmul_nbits_with_feedback(const codecs::Tile& tile, const codecs::MatMulNBits& codes,
-                                         const codecs::Moments& moments, codecs::Arena* arena, codecs::Encoded& result) {
-  return encode_with_feedback(tile, codes, moments, *arena, result);
-}
-
-/// Floats of codes.
-Status decode_matmul_nbits(const codecs::Stored& stored, const codecs::MatMulNBits& codes, codecs::Arena* arena,
-                           DecodedTile& result) {
-  return decode(stored, codes, *arena, result.x);
-}
-
-Status encode_matmul_bnb4(const codecs::Tile& tile, const codecs::MatMulBnb4& codes, codecs::Arena* arena,
-                          codecs::Encoded& result) {
-  return encode(tile, codes, *arena, result);
-}
-
-/// Floats of codes.
-Status decode_matmul_bnb4(const codecs::Stored& stored, const codecs::MatMulBnb4& codes, codecs::Arena* arena,
-                          DecodedTile& result) {
-  return decode(stored, codes, *arena, result.x);
-}
-
-Status encode_gptq(const codecs::Tile& tile, const codecs::Gptq& codes, codecs::Arena* arena, codecs::Encoded& result) {
-  return encode(tile, codes, *arena, result);
-}
-
-Status encode_gptq_with_feedback(const codecs::Tile& tile, const codecs::Gptq& codes, const codecs::Moments& moments,
-                                 codecs::Arena* arena, codecs::Encoded& result) {
-  return encode_with_feedback(tile, codes, moments, *arena, result);
-}
-
-/// Floats of codes.
-Status decode_gptq(const codecs::Stored& stored, const codecs::Gptq& codes, codecs::Arena* arena, DecodedTile& result) {
-  return decode(stored, codes, *arena, result.x);
-}
-
-Status encode_mlc(const codecs::Tile& tile, const codecs::Mlc& codes, codecs::Arena* arena, codecs::Encoded& result) {
-  return encode(tile, codes, *arena, result);
-}
-
-/// Floats of codes.
-Status decode_mlc(const codecs::Stored& stored, const codecs::Mlc& codes, codecs::Arena* arena, DecodedTile& result) {
-  return decode(stored, codes, *arena, result.x);
-}
-
-Status encode_mlx(const codecs::Tile& tile, const codecs::Mlx& codes, codecs::Arena* arena, codecs::Encoded& result) {
-  return encode(tile, codes, *arena, result);
-}
-
-/// Floats of codes.
-Status decode_mlx(const codecs::Stored& stored, const codecs::Mlx& codes, codecs::Arena* arena, DecodedTile& result) {
-  return decode(stored, codes, *arena, result.x);
-}
-
-/// Floats of codes.
-Status decode_bits_and_bytes(const codecs::Stored& stored, const codecs::BitsAndBytes& codes, codecs::Arena* arena,
-                             DecodedTile& result) {
-  return decode(stored, codes, *arena, result.x);
 }
 
 /// Floats of elements.

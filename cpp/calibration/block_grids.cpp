@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
+#include "ggml/best_search_loops.h"
 #include "ggml/ggml_blocks.h"
-#include "ggml/k_quants_packing_loops.h"
 #include "lanes/float16.h"
 #include "ranges/range_weighted.h"
 #include "ranges/range_weighted_loops.h"
@@ -13,50 +12,25 @@
 namespace scalepoint {
 namespace {
 
+using loops::BestRule;
+
 /// A number rounded to float16.
 float as_half(float x) { return float16_value(float16_of(x)); }
 
-void put_half(std::byte* to, float x) {
-  const uint16_t bits = float16_of(x);
-  std::memcpy(to, &bits, 2);
-}
-
-/// Facts of a type: codes of `bits` bits; for super-blocks the elements of a group, and the range of its scale.
-struct Facts {
-  BlockType type;
-  int bits;
-  bool affine;
-  size_t group;       ///< elements
-  int scale_low = 0;  ///< of inner scales; minimums begin at 0
-  int scale_high = 0;
-};
-
-constexpr Facts kFacts[] = {
-    {BlockType::kQ4_0, 4, false, 32},          {BlockType::kQ4_1, 4, true, 32},
-    {BlockType::kQ5_0, 5, false, 32},          {BlockType::kQ5_1, 5, true, 32},
-    {BlockType::kQ8_0, 8, false, 32},          {BlockType::kQ2_K, 2, true, 16, 0, 15},
-    {BlockType::kQ3_K, 3, false, 16, -32, 31}, {BlockType::kQ4_K, 4, true, 32, 0, 63},
-    {BlockType::kQ5_K, 5, true, 32, 0, 63},    {BlockType::kQ6_K, 6, false, 16, -128, 127},
-};
-
-const Facts& facts_of(BlockType type) {
-  for (const Facts& facts : kFacts) {
-    if (facts.type == type) return facts;
-  }
-  return kFacts[0];
-}
-
-constexpr size_t kSuper = 256;
+/// The largest code of a type, counted from 0.
+float levels_of(const BestRule& rule) { return static_cast<float>(rule.top - rule.bottom); }
 
 /// Room of d above the largest inner scale, for weights that grow.
 constexpr float kHeadroom = 1.15f;
 
-bool is_super(const Facts& facts) { return facts.scale_high != 0; }
+bool is_super(const BestRule& rule) { return rule.highest != 0; }
 
 /// The grid of symmetric codes.
-WeightedGrid symmetric_grid(const Facts& facts, float (*store)(float)) {
-  const float half = static_cast<float>(1 << (facts.bits - 1));
-  return {.qmin = facts.bits == 8 ? 1 - half : -half, .qmax = half - 1, .negative = facts.bits != 8, .store = store};
+WeightedGrid symmetric_grid(const BestRule& rule, float (*store)(float)) {
+  return {.qmin = static_cast<float>(rule.bottom),
+          .qmax = static_cast<float>(rule.top),
+          .negative = rule.bottom != -rule.top,
+          .store = store};
 }
 
 /// A whole number within a range, nearest to x. NaN becomes the lower bound.
@@ -69,8 +43,8 @@ float whole_within(float x, int low, int high) {
 /// Tries the whole numbers around a wanted scale and a wanted minimum of a group, and keeps the pair with the least error.
 class InnerSearch {
  public:
-  InnerSearch(const float* x, const float* weights, size_t n, const Facts& facts, const BlockNumbers& block)
-      : x_(x), weights_(weights), n_(n), facts_(facts), block_(block) {}
+  InnerSearch(const float* x, const float* weights, size_t n, const BestRule& rule, const BlockNumbers& block)
+      : x_(x), weights_(weights), n_(n), rule_(rule), block_(block) {}
 
   void affine(const WeightedLine& wanted) {
     const float step = std::nearbyint(wanted.scale / block_.d), below = block_.dmin > 0 ? -wanted.low / block_.dmin : 0;
@@ -87,12 +61,11 @@ class InnerSearch {
 
  private:
   void try_pair(float wanted_scale, float wanted_minimum) {
-    const float inner = whole_within(wanted_scale, facts_.scale_low, facts_.scale_high);
-    const float below = facts_.affine ? whole_within(wanted_minimum, 0, facts_.scale_high) : 0;
+    const float inner = whole_within(wanted_scale, rule_.lowest, rule_.highest);
+    const float below = rule_.affine ? whole_within(wanted_minimum, 0, rule_.most) : 0;
     const float step = block_.d * inner, offset = block_.dmin * below;
     for (size_t i = 0; i < n_; i++) moved_[i] = x_[i] + offset;
-    const float half = static_cast<float>(1 << (facts_.bits - 1));
-    const float low = facts_.affine ? 0 : -half, high = low + 2 * half - 1;
+    const auto low = static_cast<float>(rule_.bottom), high = static_cast<float>(rule_.top);
     // A scale of 0 restores all codes as the minimum.
     const float inverse = step == 0 ? 0 : 1 / step;
     const double error = loops::sum_weighted_codes(moved_, weights_, n_, step, inverse, low, high).error;
@@ -105,7 +78,7 @@ class InnerSearch {
   const float* x_;
   const float* weights_;
   size_t n_;
-  const Facts& facts_;
+  const BestRule& rule_;
   const BlockNumbers& block_;
   double least_ = INFINITY;
   float moved_[32];
@@ -119,52 +92,48 @@ bool has_feedback(BlockType type) noexcept {
 }
 
 FeedbackGroups feedback_groups(BlockType type) noexcept {
-  const Facts& facts = facts_of(type);
-  return {static_cast<uint32_t>(facts.group), static_cast<uint32_t>(is_super(facts) ? kSuper : 0)};
+  const BestRule& rule = loops::best_rule(type);
+  return {rule.size, static_cast<uint32_t>(is_super(rule) ? rule.size * rule.count : 0)};
 }
 
 BlockFeedbackGrid::BlockFeedbackGrid(BlockType type, size_t columns, BlockNumbers* numbers)
     : FeedbackGrid(feedback_groups(type).group, feedback_groups(type).outer),
-      type_(type),
+      rule_(loops::best_rule(type)),
       blocks_(columns / block_size(type).elements),
       numbers_(numbers) {}
 
 bool BlockFeedbackGrid::begin(size_t row, size_t outer, const float* x, const float* weights, size_t n) {
-  const Facts& facts = facts_of(type_);
   BlockNumbers& chosen = block(row, outer);
   chosen = {};
   float largest = 0, deepest = 0;
-  const auto levels = static_cast<float>((1 << facts.bits) - 1);
-  const WeightedGrid grid = symmetric_grid(facts, nullptr);
-  for (size_t at = 0; at < n; at += facts.group) {
-    if (facts.affine) {
-      const WeightedLine line = search_weighted_line(x + at, weights + at, facts.group, levels, true, nullptr);
+  const WeightedGrid grid = symmetric_grid(rule_, nullptr);
+  for (size_t at = 0; at < n; at += rule_.size) {
+    if (rule_.affine) {
+      const WeightedLine line = search_weighted_line(x + at, weights + at, rule_.size, levels_of(rule_), true, nullptr);
       largest = std::max(largest, line.scale);
       deepest = std::max(deepest, -line.low);
       continue;
     }
-    const bool zeros = std::all_of(x + at, x + at + facts.group, [](float v) { return v == 0; });
-    const float scale = zeros ? 0 : search_weighted_scale(x + at, weights + at, facts.group, grid).scale;
+    const bool zeros = std::all_of(x + at, x + at + rule_.size, [](float v) { return v == 0; });
+    const float scale = zeros ? 0 : search_weighted_scale(x + at, weights + at, rule_.size, grid).scale;
     largest = std::max(largest, std::fabs(scale));
   }
   // Inner scales with a sign reach one step farther down than up.
-  const auto top = static_cast<float>(facts.scale_high);
+  const auto top = static_cast<float>(rule_.highest);
   chosen.d = as_half(kHeadroom * largest / top);
   chosen.dmin = as_half(kHeadroom * deepest / top);
   return std::isfinite(chosen.d) && std::isfinite(chosen.dmin);
 }
 
 bool BlockFeedbackGrid::choose(size_t row, size_t group, const float* x, const float* weights, size_t n, RowGrid& grid) {
-  const Facts& facts = facts_of(type_);
-  const auto levels = static_cast<float>((1 << facts.bits) - 1);
-  const WeightedGrid symmetric = symmetric_grid(facts, is_super(facts) ? nullptr : as_half);
-  grid.low = facts.affine ? 0 : symmetric.qmin;
-  grid.high = facts.affine ? levels : symmetric.qmax;
-  if (!is_super(facts)) {
+  const WeightedGrid symmetric = symmetric_grid(rule_, is_super(rule_) ? nullptr : as_half);
+  grid.low = static_cast<float>(rule_.bottom);
+  grid.high = static_cast<float>(rule_.top);
+  if (!is_super(rule_)) {
     BlockNumbers& chosen = block(row, group);
     chosen = {};
-    if (facts.affine) {
-      const WeightedLine line = search_weighted_line(x, weights, n, levels, false, as_half);
+    if (rule_.affine) {
+      const WeightedLine line = search_weighted_line(x, weights, n, levels_of(rule_), false, as_half);
       chosen.d = line.scale;
       chosen.dmin = line.low;
       grid.offset = -line.low;
@@ -174,11 +143,11 @@ bool BlockFeedbackGrid::choose(size_t row, size_t group, const float* x, const f
     grid.scale = chosen.d;
     if (std::all_of(x, x + n, [](float v) { return v == 0; })) chosen.d = 0;
   } else {
-    const size_t each = kSuper / facts.group, index = group % each;
-    BlockNumbers& chosen = block(row, group / each);
-    InnerSearch search(x, weights, n, facts, chosen);
-    if (facts.affine) {
-      search.affine(search_weighted_line(x, weights, n, levels, true, nullptr));
+    const size_t index = group % rule_.count;
+    BlockNumbers& chosen = block(row, group / rule_.count);
+    InnerSearch search(x, weights, n, rule_, chosen);
+    if (rule_.affine) {
+      search.affine(search_weighted_line(x, weights, n, levels_of(rule_), true, nullptr));
     } else {
       search.symmetric(search_weighted_scale(x, weights, n, symmetric).scale);
     }
@@ -194,105 +163,21 @@ bool BlockFeedbackGrid::choose(size_t row, size_t group, const float* x, const f
   return true;
 }
 
-namespace {
-
-using namespace loops::superblocks;
-
-/// The nibbles of a block of 32: element i with element i + 16.
-void put_nibbles(const uint8_t* codes, std::byte* to) {
-  for (size_t i = 0; i < 16; i++) to[i] = static_cast<std::byte>((codes[i] & 15) | (codes[i + 16] & 15) << 4);
-}
-
-/// The fifth bits of a block of 32.
-void put_fifth_bits(const uint8_t* codes, std::byte* to) {
-  uint32_t bits = 0;
-  for (uint32_t i = 0; i < 32; i++) bits |= static_cast<uint32_t>(codes[i] >> 4 & 1) << i;
-  std::memcpy(to, &bits, 4);
-}
-
-void write_block32(const Facts& facts, const BlockNumbers& block, const uint8_t* codes, std::byte* to) {
-  put_half(to, block.d);
-  to += 2;
-  if (facts.affine) {
-    put_half(to, block.dmin);
-    to += 2;
-  }
-  if (facts.bits == 8) {
-    // Codes begin at -127.
-    for (size_t i = 0; i < 32; i++) to[i] = static_cast<std::byte>(codes[i] - 127);
-    return;
-  }
-  if (facts.bits == 5) {
-    put_fifth_bits(codes, to);
-    to += 4;
-  }
-  put_nibbles(codes, to);
-}
-
-/// Scales and minimums of eight groups, six bits each, as Q4_K and Q5_K hold them.
-void put_six_bits(const BlockNumbers& block, uint8_t* to) {
-  for (size_t i = 0; i < 4; i++) {
-    const auto scale = static_cast<uint8_t>(block.scale[i]), minimum = static_cast<uint8_t>(block.minimum[i]);
-    const auto far_scale = static_cast<uint8_t>(block.scale[i + 4]), far_minimum = static_cast<uint8_t>(block.minimum[i + 4]);
-    to[i] = static_cast<uint8_t>(scale | far_scale >> 4 << 6);
-    to[i + 4] = static_cast<uint8_t>(minimum | far_minimum >> 4 << 6);
-    to[i + 8] = static_cast<uint8_t>((far_scale & 15) | (far_minimum & 15) << 4);
-  }
-}
-
-void write_super_block(BlockType type, const BlockNumbers& block, const uint8_t* codes, uint8_t* to) {
-  const auto put_scale = [](uint8_t* at, float v) { put_half(reinterpret_cast<std::byte*>(at), v); };
-  switch (type) {
-    case BlockType::kQ2_K:
-      for (size_t i = 0; i < 16; i++) {
-        to[i] = static_cast<uint8_t>(static_cast<uint8_t>(block.scale[i]) | static_cast<uint8_t>(block.minimum[i]) << 4);
-      }
-      pack<kPairs>(codes, to + 16);
-      put_scale(to + 80, block.d);
-      put_scale(to + 82, block.dmin);
-      return;
-    case BlockType::kQ3_K:
-      pack<kThird>(codes, to);
-      pack<kPairs>(codes, to + 32);
-      std::memset(to + 96, 0, 12);
-      for (size_t i = 0; i < 16; i++) {
-        const auto scale = static_cast<uint8_t>(block.scale[i] + 32);
-        to[96 + i % 8] |= static_cast<uint8_t>((scale & 15) << (i < 8 ? 0 : 4));
-        to[104 + i % 4] |= static_cast<uint8_t>(scale >> 4 << (2 * (i / 4)));
-      }
-      put_scale(to + 108, block.d);
-      return;
-    case BlockType::kQ4_K:
-    case BlockType::kQ5_K:
-      put_scale(to, block.d);
-      put_scale(to + 2, block.dmin);
-      put_six_bits(block, to + 4);
-      to += 16;
-      if (type == BlockType::kQ5_K) {
-        pack<kFifth>(codes, to);
-        to += 32;
-      }
-      pack<kNibbles>(codes, to);
-      return;
-    default:
-      pack<kLowFour>(codes, to);
-      pack<kHighTwo>(codes, to + 128);
-      for (size_t i = 0; i < 16; i++) to[192 + i] = static_cast<uint8_t>(static_cast<int8_t>(block.scale[i]));
-      put_scale(to + 208, block.d);
-  }
-}
-
-}  // namespace
-
 void BlockFeedbackGrid::write(size_t row, const uint8_t* codes, std::byte* blocks) const {
-  const Facts& facts = facts_of(type_);
-  const auto [elements, bytes] = block_size(type_);
+  const auto [elements, bytes] = block_size(rule_.type);
+  // The code of the lowest level, which is 0 in a row.
+  const int first = rule_.bottom + rule_.zero;
+  loops::BlockParts parts;
   for (size_t i = 0; i < blocks_; i++, codes += elements, blocks += bytes) {
-    if (is_super(facts)) {
-      write_super_block(type_, block(row, i), codes, reinterpret_cast<uint8_t*>(blocks));
-    } else {
-      write_block32(facts, block(row, i), codes, blocks);
+    const BlockNumbers& numbers = block(row, i);
+    parts.scale = float16_of(numbers.d);
+    parts.minimum = float16_of(numbers.dmin);
+    for (size_t j = 0; is_super(rule_) && j < rule_.count; j++) {
+      parts.factors[j] = static_cast<uint8_t>(static_cast<int>(numbers.scale[j]) + rule_.scale_zero);
+      parts.factors[rule_.count + j] = static_cast<uint8_t>(numbers.minimum[j]);
     }
+    for (size_t k = 0; k < elements; k++) parts.levels[k] = static_cast<uint8_t>(codes[k] + first);
+    loops::pack_block(rule_, parts, reinterpret_cast<uint8_t*>(blocks));
   }
 }
 

@@ -10,6 +10,9 @@
 #include "ggml/ggml_types.h"
 
 namespace scalepoint {
+namespace loops {
+struct BestRule;
+}
 
 /// True for Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and Q2_K to Q6_K.
 [[nodiscard]] bool has_feedback(BlockType type) noexcept;
@@ -41,7 +44,7 @@ class BlockFeedbackGrid final : public FeedbackGrid {
  private:
   [[nodiscard]] BlockNumbers& block(size_t row, size_t index) const { return numbers_[row * blocks_ + index]; }
 
-  BlockType type_;
+  const loops::BestRule& rule_;
   size_t blocks_;  ///< of a row
   BlockNumbers* numbers_;
 };

@@ -195,12 +195,6 @@ class Search {
 
 // -------------------------------------------------------------------------------------------------------------------- packing
 
-/// A block as the numbers that are stored.
-struct Parts {
-  uint16_t scale, minimum;  ///< float16, or the exponent of a power of two
-  uint8_t factors[2 * kMostSubBlocks], levels[kLongestBlock];
-};
-
 /// The code of a level. For IQ4 it is the index of the value; for E2M1 a sign, and the index of the magnitude.
 [[gnu::noinline]] uint8_t code_of(const BestRule& rule, float level) {
   if (rule.values == Values::kEven) return static_cast<uint8_t>(static_cast<int32_t>(level) + rule.zero);
@@ -211,35 +205,17 @@ struct Parts {
   return static_cast<uint8_t>(place < 7 ? 15 - place : place - 7);
 }
 
-[[gnu::noinline]] void put(const uint8_t* codes, size_t n, const Field& field, uint8_t* out) {
-  const size_t together = size_t{field.count} * field.distance;
-  SCALEPOINT_NO_UNROLL
-  for (size_t i = 0; i < n && together > 0; i++) {
-    uint8_t& to = out[field.to + i / together * field.distance + i % field.distance];
-    const int code = codes[i] >> field.from & ((1 << field.bits) - 1);
-    to = static_cast<uint8_t>(to | code << i % together / field.distance * field.bits);
-  }
-}
-
-[[gnu::noinline]] void pack(const BestRule& rule, const Parts& parts, uint8_t* out) {
-  const BlockFacts& facts = *block_facts(rule.type);
-  std::memset(out, 0, facts.size.bytes);
-  for (const Field& field : rule.levels) put(parts.levels, size_t{rule.size} * rule.count, field, out);
-  for (const Field& field : rule.scales) put(parts.factors, rule.count * (rule.affine ? 2 : 1), field, out);
-  if (rule.most == 63) {
-    // Pack eight scales and eight minimums of six bits each, behind the scale and the minimum of the block.
-    for (size_t j = 0; j < 4; j++) {
-      const uint8_t *s = parts.factors + j, *m = s + 8;
-      out[4 + j] = static_cast<uint8_t>(s[0] | s[4] >> 4 << 6);
-      out[8 + j] = static_cast<uint8_t>(m[0] | m[4] >> 4 << 6);
-      out[12 + j] = static_cast<uint8_t>((s[4] & 15) | m[4] << 4);
+/// Adds the bits of n codes that a field holds.
+[[gnu::noinline]] void put_field(const uint8_t* codes, size_t n, const Field& field, uint8_t* out) {
+  const auto [count, distance, bits, from] = field.packing;
+  const uint32_t mask = (1u << bits) - 1;
+  out += field.to;
+  for (size_t i = 0; i < n && count > 0; i += count * distance, out += distance) {
+    for (uint32_t shift = 0; shift < count * bits; shift += bits, codes += distance) {
+      SCALEPOINT_NO_UNROLL
+      for (size_t e = 0; e < distance; e++) out[e] = static_cast<uint8_t>(out[e] | (codes[e] >> from & mask) << shift);
     }
   }
-  uint8_t* const scale = out + facts.scale.at;
-  scale[0] = static_cast<uint8_t>(parts.scale);
-  if (rule.values == Values::kE2M1) return;
-  scale[1] = static_cast<uint8_t>(parts.scale >> 8);
-  if (rule.affine) scale[2] = static_cast<uint8_t>(parts.minimum), scale[3] = static_cast<uint8_t>(parts.minimum >> 8);
 }
 
 // ---------------------------------------------------------------------------------------------------------------- super-blocks
@@ -262,7 +238,7 @@ class SuperBlock {
   }
 
   /// Finds the scale and the minimum of the block, and the codes and levels that go with them.
-  void find(Parts& best) {
+  void find(BlockParts& best) {
     float least = HUGE_VALF;
     const int sides = rule_.lowest < 0 ? 2 : 1;
     for (int side = 0; side < sides; side++) {
@@ -343,77 +319,55 @@ class SuperBlock {
   float scale_ = 0, minimum_ = 0;
   int32_t scales_[kMostSubBlocks] = {}, minimums_[kMostSubBlocks] = {};
   Normal sums_[kMostSubBlocks];
-  Parts parts_ = {};
+  BlockParts parts_;
 };
 
-// k_quants_packing_loops.h says where the bits of levels lie.
 constexpr BestRule kRules[] = {
-    {.type = BlockType::kQ4_0,
-     .size = 32,
-     .count = 1,
-     .bottom = -8,
-     .top = 7,
-     .zero = 8,
-     .levels = {{.count = 2, .distance = 16, .bits = 4, .from = 0, .to = 2}}},
-    {.type = BlockType::kQ4_1,
-     .size = 32,
-     .count = 1,
-     .affine = true,
-     .bottom = 0,
-     .top = 15,
-     .levels = {{.count = 2, .distance = 16, .bits = 4, .from = 0, .to = 4}}},
+    {.type = BlockType::kQ4_0, .size = 32, .count = 1, .bottom = -8, .top = 7, .zero = 8, .levels = {{kHalves, 2}}},
+    {.type = BlockType::kQ4_1, .size = 32, .count = 1, .affine = true, .bottom = 0, .top = 15, .levels = {{kHalves, 4}}},
     {.type = BlockType::kQ5_0,
      .size = 32,
      .count = 1,
      .bottom = -16,
      .top = 15,
      .zero = 16,
-     .levels = {{.count = 2, .distance = 16, .bits = 4, .from = 0, .to = 6},
-                {.count = 8, .distance = 1, .bits = 1, .from = 4, .to = 2}}},
+     .levels = {{kHalves, 6}, {kFifthBits, 2}}},
     {.type = BlockType::kQ5_1,
      .size = 32,
      .count = 1,
      .affine = true,
      .bottom = 0,
      .top = 31,
-     .levels = {{.count = 2, .distance = 16, .bits = 4, .from = 0, .to = 8},
-                {.count = 8, .distance = 1, .bits = 1, .from = 4, .to = 4}}},
-    {.type = BlockType::kQ8_0,
-     .size = 32,
-     .count = 1,
-     .bottom = -127,
-     .top = 127,
-     .levels = {{.count = 1, .distance = 32, .bits = 8, .from = 0, .to = 2}}},
+     .levels = {{kHalves, 8}, {kFifthBits, 4}}},
+    {.type = BlockType::kQ8_0, .size = 32, .count = 1, .bottom = -127, .top = 127, .levels = {{{1, 32, 8, 0}, 2}}},
     {.type = BlockType::kQ2_K,
      .size = 16,
      .count = 16,
      .affine = true,
      .bottom = 0,
      .top = 3,
-     .levels = {{.count = 4, .distance = 32, .bits = 2, .from = 0, .to = 16}},
+     .levels = {{kPairs, 16}},
      .highest = 15,
      .most = 15,
-     .scales = {{.count = 2, .distance = 16, .bits = 4, .from = 0, .to = 0}}},
+     .scales = {{kHalves, 0}}},
     {.type = BlockType::kQ3_K,
      .size = 16,
      .count = 16,
      .bottom = -4,
      .top = 3,
      .zero = 4,
-     .levels = {{.count = 4, .distance = 32, .bits = 2, .from = 0, .to = 32},
-                {.count = 8, .distance = 32, .bits = 1, .from = 2, .to = 0}},
+     .levels = {{kPairs, 32}, {kThird, 0}},
      .lowest = -32,
      .highest = 31,
      .scale_zero = 32,
-     .scales = {{.count = 2, .distance = 8, .bits = 4, .from = 0, .to = 96},
-                {.count = 4, .distance = 4, .bits = 2, .from = 4, .to = 104}}},
+     .scales = {{{2, 8, 4, 0}, 96}, {{4, 4, 2, 4}, 104}}},
     {.type = BlockType::kQ4_K,
      .size = 32,
      .count = 8,
      .affine = true,
      .bottom = 0,
      .top = 15,
-     .levels = {{.count = 2, .distance = 32, .bits = 4, .from = 0, .to = 16}},
+     .levels = {{kNibbles, 16}},
      .highest = 63,
      .most = 63},
     {.type = BlockType::kQ5_K,
@@ -422,8 +376,7 @@ constexpr BestRule kRules[] = {
      .affine = true,
      .bottom = 0,
      .top = 31,
-     .levels = {{.count = 2, .distance = 32, .bits = 4, .from = 0, .to = 48},
-                {.count = 8, .distance = 32, .bits = 1, .from = 4, .to = 16}},
+     .levels = {{kNibbles, 48}, {kFifth, 16}},
      .highest = 63,
      .most = 63},
     {.type = BlockType::kQ6_K,
@@ -432,37 +385,35 @@ constexpr BestRule kRules[] = {
      .bottom = -32,
      .top = 31,
      .zero = 32,
-     .levels = {{.count = 2, .distance = 64, .bits = 4, .from = 0, .to = 0},
-                {.count = 4, .distance = 32, .bits = 2, .from = 4, .to = 128}},
+     .levels = {{kLowFour, 0}, {kHighTwo, 128}},
      .lowest = -128,
      .highest = 127,
-     .scales = {{.count = 1, .distance = 16, .bits = 8, .from = 0, .to = 192}}},
+     .scales = {{{1, 16, 8, 0}, 192}}},
     {.type = BlockType::kIQ4_NL,
      .size = 32,
      .count = 1,
      .values = Values::kIQ4,
      .bottom = -127,
      .top = 113,
-     .levels = {{.count = 2, .distance = 16, .bits = 4, .from = 0, .to = 2}}},
+     .levels = {{kHalves, 2}}},
     {.type = BlockType::kIQ4_XS,
      .size = 32,
      .count = 8,
      .values = Values::kIQ4,
      .bottom = -127,
      .top = 113,
-     .levels = {{.count = 2, .distance = 16, .bits = 4, .from = 0, .to = 8}},
+     .levels = {{kHalves, 8}},
      .lowest = -32,
      .highest = 31,
      .scale_zero = 32,
-     .scales = {{.count = 4, .distance = 1, .bits = 2, .from = 4, .to = 2},
-                {.count = 2, .distance = 1, .bits = 4, .from = 0, .to = 4}}},
+     .scales = {{{4, 1, 2, 4}, 2}, {{2, 1, 4, 0}, 4}}},
     {.type = BlockType::kMXFP4,
      .size = 32,
      .count = 1,
      .values = Values::kE2M1,
      .bottom = -12,
      .top = 12,
-     .levels = {{.count = 2, .distance = 16, .bits = 4, .from = 0, .to = 1}}},
+     .levels = {{kHalves, 1}}},
 };
 
 /// True if the types with rules are those with a search, and the rules with minimums those of types with minimums.
@@ -493,9 +444,30 @@ const BestRule& best_rule(BlockType type) {
   return *rule;
 }
 
+void pack_block(const BestRule& rule, const BlockParts& parts, uint8_t* out) {
+  const BlockFacts& facts = *block_facts(rule.type);
+  std::memset(out, 0, facts.size.bytes);
+  for (const Field& field : rule.levels) put_field(parts.levels, size_t{rule.size} * rule.count, field, out);
+  for (const Field& field : rule.scales) put_field(parts.factors, rule.count * (rule.affine ? 2 : 1), field, out);
+  if (rule.most == 63) {
+    // Pack eight scales and eight minimums of six bits each, behind the scale and the minimum of the block.
+    for (size_t j = 0; j < 4; j++) {
+      const uint8_t *s = parts.factors + j, *m = s + 8;
+      out[4 + j] = static_cast<uint8_t>(s[0] | s[4] >> 4 << 6);
+      out[8 + j] = static_cast<uint8_t>(m[0] | m[4] >> 4 << 6);
+      out[12 + j] = static_cast<uint8_t>((s[4] & 15) | m[4] << 4);
+    }
+  }
+  uint8_t* const scale = out + facts.scale.at;
+  scale[0] = static_cast<uint8_t>(parts.scale);
+  if (rule.values == Values::kE2M1) return;
+  scale[1] = static_cast<uint8_t>(parts.scale >> 8);
+  if (rule.affine) scale[2] = static_cast<uint8_t>(parts.minimum), scale[3] = static_cast<uint8_t>(parts.minimum >> 8);
+}
+
 void quantize_best(const BestRule& rule, const float* x, const float* given, std::byte* out) {
   float weights[kLongestBlock];
-  Parts parts = {};
+  BlockParts parts;
   normalize_weights(given, size_t{rule.size} * rule.count, weights);
   if (rule.highest != 0) {
     SuperBlock(rule, x, weights).find(parts);
@@ -507,7 +479,7 @@ void quantize_best(const BestRule& rule, const float* x, const float* given, std
     parts.minimum = half_of(fit.low).bits;
     for (size_t i = 0; i < rule.size; i++) parts.levels[i] = code_of(rule, search.levels()[i]);
   }
-  pack(rule, parts, reinterpret_cast<uint8_t*>(out));
+  pack_block(rule, parts, reinterpret_cast<uint8_t*>(out));
 }
 
 }  // namespace scalepoint::loops

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "ggml/ggml_types.h"
+#include "ggml/packings_loops.h"
 
 namespace scalepoint::loops {
 
@@ -15,11 +16,10 @@ inline constexpr size_t kLongestBlock = 256;
 /// The values of levels: evenly spaced ones, or those of IQ4_NL or of float4e2m1.
 enum class Values : uint8_t { kEven, kIQ4, kE2M1 };
 
-/// Positions of bits of codes. A byte holds bits of `count` codes that are `distance` apart: from each code the `bits` bits from bit `from`
-/// on, those of the first code lowest. `distance` bytes in a row hold count * distance codes in a row.
+/// A field of a block, from a byte of the block on.
 struct Field {
-  uint8_t count = 0, distance = 0, bits = 0, from = 0;
-  uint8_t to = 0;  ///< offset of the field in the block
+  Packing packing;
+  uint8_t to = 0;
 };
 
 /// Values that the blocks of a type can hold: x = scale * scales[j] * level - minimum * minimums[j], where j is the sub-block of an
@@ -31,7 +31,7 @@ struct BestRule {
   bool affine = false;              ///< true if there are minimums
   int16_t bottom, top;              ///< of levels
   uint8_t zero = 0;                 ///< the code of level 0, if levels are even
-  Field levels[2] = {};             ///< a field of `count` 0 is unused
+  Field levels[2] = {};             ///< a field without a packing is unused
   int16_t lowest = 0, highest = 0;  ///< of the factors of the scale; both 0 without factors
   int16_t most = 0;                 ///< the largest factor of the minimum
   uint8_t scale_zero = 0;           ///< the code of a factor of 0
@@ -40,6 +40,16 @@ struct BestRule {
 
 /// The rule of a type, which is `searched`.
 [[nodiscard]] const BestRule& best_rule(BlockType type);
+
+/// A block as the numbers that are stored.
+struct BlockParts {
+  uint16_t scale = 0, minimum = 0;     ///< float16, or the exponent of a power of two
+  uint8_t factors[32] = {};            ///< codes of the factors of the scale, then of the minimum
+  uint8_t levels[kLongestBlock] = {};  ///< codes of the elements
+};
+
+/// Writes a block.
+void pack_block(const BestRule& rule, const BlockParts& parts, uint8_t* out);
 
 /// Searches for a block. All of x is finite. `given` holds the weights of the squared errors: finite and above 0; null if all are equal.
 /// Magnitudes whose squares overflow or underflow float32 give poor blocks: improve_blocks keeps ggml's blocks if they are better.

@@ -1,10 +1,11 @@
-// Positions of the bits of the levels of a super-block.
+// Packs the levels of a super-block, and unpacks them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
+#include "ggml/packings_loops.h"
 #include "lanes/lanes.h"
 
 namespace scalepoint::loops::superblocks {
@@ -23,19 +24,6 @@ inline uint64_t load_word(const uint8_t* p) {
 }
 
 inline void store_word(uint8_t* p, uint64_t word) { std::memcpy(p, &word, 8); }
-
-/// Positions of the bits of levels. A byte holds bits of `count` elements that are `distance` apart: from each level the `bits` bits
-/// from bit `from` on, those of the first element lowest. `distance` bytes in a row hold count * distance elements in a row.
-struct Packing {
-  size_t count, distance;
-  uint32_t bits, from;
-};
-inline constexpr Packing kNibbles = {2, 32, 4, 0};  // Q4_K, Q5_K: all or the low bits
-inline constexpr Packing kFifth = {8, 32, 1, 4};    // Q5_K
-inline constexpr Packing kPairs = {4, 32, 2, 0};    // Q2_K, Q3_K: all or the low bits
-inline constexpr Packing kThird = {8, 32, 1, 2};    // Q3_K
-inline constexpr Packing kLowFour = {2, 64, 4, 0};  // Q6_K
-inline constexpr Packing kHighTwo = {4, 32, 2, 4};  // Q6_K
 
 template <Packing kPacking>
 void pack(const uint8_t* __restrict levels, uint8_t* __restrict to) {
