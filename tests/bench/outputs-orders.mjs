@@ -17,7 +17,7 @@ import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { blockTypeInfo } from '../../dist/index.js';
-import { bytesOf, compile, configOf, sizesOf } from '../../scripts/storyteller/llama.mjs';
+import { bytesOf, compile, configOf, sizesOf } from '../../scripts/site/storyteller/llama.mjs';
 import { meanOf, ratioOf, show } from './stories.mjs';
 
 const searched = 'Q2_K,Q3_K,Q4_0,Q4_1,Q4_K,IQ4_NL,IQ4_XS,MXFP4,Q5_0,Q5_1,Q5_K,Q6_K,Q8_0';

@@ -21,7 +21,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { Tokenizer } from '@huggingface/tokenizers';
 import { calibrateModel, inspectModel, quantizeModel, readFloats, saveTensors } from '../../dist/model.js';
-import { generator, story } from '../../scripts/storyteller/stories.mjs';
+import { generator, story } from '../../scripts/site/storyteller/stories.mjs';
 import { divergences, drawTexts, joined, meanOf, ratioOf, show } from './stories.mjs';
 
 const textLength = 256;

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { evaluateModel, inspectModel, readFloats } from '../../dist/model.js';
-import { generator } from '../../scripts/storyteller/stories.mjs';
+import { generator } from '../../scripts/site/storyteller/stories.mjs';
 
 /** y = x W'. @param {Float32Array} x @param {Float32Array} w @param {number} rows */
 function product(x, w, rows) {

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { bytesOf, compile, configOf, safetensorsOf, sizesOf } from '../../scripts/storyteller/llama.mjs';
+import { bytesOf, compile, configOf, safetensorsOf, sizesOf } from '../../scripts/site/storyteller/llama.mjs';
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,

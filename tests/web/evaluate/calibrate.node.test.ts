@@ -4,7 +4,7 @@ import { readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { generator } from '../../../scripts/storyteller/stories.mjs';
+import { generator } from '../../../scripts/site/storyteller/stories.mjs';
 import { calibrateModel, type DataProgress, inspectModel, quantizeModel, readFloats } from '../../../web/src/model.js';
 import { importanceOf, madeUp, storyteller } from '../support/divergence.js';
 import { madeUpLlama } from '../support/made-up-llama.js';

@@ -11,7 +11,7 @@ import { quantizeModel } from 'scalepoint/model';
 import { build, createServer } from 'vite';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { hangLimit, pageOptions } from '../../../scripts/chromium.mjs';
-import { samplePath } from '../../../scripts/make_sample.mjs';
+import { samplePath } from '../../../scripts/site/digits.mjs';
 import { serve } from '../../../scripts/serve.mjs';
 import { anchorOf } from '../../../web/demo/guide/build.mjs';
 import { environments } from '../../consumers/matrix.mjs';

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { type DType, load } from 'scalepoint';
 import { describe, expect, it } from 'vitest';
-import { countRight, drawTestDigits, samplePath, type Tensors } from '../../../scripts/make_sample.mjs';
+import { countRight, drawTestDigits, samplePath, type Tensors } from '../../../scripts/site/digits.mjs';
 
 interface Entry {
   dtype: string;
@@ -54,7 +54,7 @@ describe('the sample model', () => {
   });
 
   it('has a description, a license and its origin in the metadata', () => {
-    expect(metadata).toMatchObject({ license: 'MIT', made_by: 'scripts/make_sample.mjs' });
+    expect(metadata).toMatchObject({ license: 'MIT', made_by: 'scripts/site/digits.mjs' });
     expect(metadata.description).toContain('digits');
   });
 

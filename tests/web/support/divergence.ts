@@ -1,7 +1,7 @@
 // Divergence of the predictions of models by logits of llama.cpp (Node only), with models and texts for it.
 import { fileURLToPath } from 'node:url';
 import { load } from 'scalepoint';
-import { generator, story as madeStory } from '../../../scripts/storyteller/stories.mjs';
+import { generator, story as madeStory } from '../../../scripts/site/storyteller/stories.mjs';
 import { quantizeModel } from '../../../web/src/model.js';
 import { NativeModel } from './llama-run.js';
 import { madeUpLlama } from './made-up-llama.js';

@@ -54,8 +54,7 @@ export function histogram(core: Core, x: FloatInput, options: HistogramOptions):
   const max = Math.fround(options.max ?? found.max);
   if (min > max)
     throw rangeError('min', { kind: 'number', max }, min, { kind: 'with', options: [mention('max', max)] });
-  return core.withMemory(bins * 4 + 24, (address) => {
-    const belowAbove = address + 8 - (address % 8);
+  return core.withMemory(bins * 4 + 16, (belowAbove) => {
     const counts = belowAbove + 16;
     core.module.HEAPU8.fill(0, belowAbove, counts + bins * 4);
     forEachTile(source.length, source.inPlace, (start, count) => {

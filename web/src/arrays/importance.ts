@@ -146,8 +146,7 @@ export class Importance {
         throw nonFiniteError(source, core, at, count, start, 'it would make a column count more than all others');
       }
     });
-    core.withMemory(8 * columns + 8, (memory) => {
-      const sums = Math.ceil(memory / 8) * 8;
+    core.withMemory(8 * columns, (sums) => {
       core.module.HEAPF64.fill(0, sums / 8, sums / 8 + columns);
       forEachTile(source.length, false, (start, count) => {
         checkStatus(core.module.addSquares(source.at(start, count), count, start % columns, sums, columns));

@@ -265,8 +265,7 @@ function encodeSearched(run: CodebookRun): void {
 
 /** Learns the codebook of the job. f passes all data to the learner. */
 function learn({ core, job }: CodebookRun, f: (learnFrom: TileVisitor) => void): void {
-  core.withMemory(core.module.codebookLearnerBytes() + 8, (address) => {
-    const learner = address + 8 - (address % 8);
+  core.withMemory(core.module.codebookLearnerBytes(), (learner) => {
     const { module } = core;
     checkStatus(module.clearCodebookLearner(learner));
     f((x, count, start) => checkStatus(module.observeCodebook(job, x, count, start, learner)));

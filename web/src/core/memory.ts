@@ -66,8 +66,8 @@ export interface Scratch {
 /** Bytes for records of nested calls: room for ten of the largest. Further records are allocated. */
 const recordBytes = 1024;
 
-/** The next multiple of 16. */
-function align(address: number): number {
+/** The next multiple of 16, which suits every record and vector of the core. */
+export function align(address: number): number {
   return Math.ceil(address / 16) * 16;
 }
 
@@ -150,11 +150,11 @@ export class Core {
     this.#module?.release(address);
   }
 
-  /** Allocates `bytes`, calls f with their address, then frees them. */
+  /** Allocates `bytes`, calls f with their address, a multiple of 16, then frees them. */
   withMemory<T>(bytes: number, f: (address: number) => T): T {
-    const address = this.allocate(bytes);
+    const address = this.allocate(bytes + 15);
     try {
-      return f(address);
+      return f(align(address));
     } finally {
       this.release(address);
     }

@@ -46,7 +46,7 @@ const isSigned = ({ data }: Bytes) => typedArrayName(data) === 'Int8Array';
 
 /** The bytes of an array, a tensor, or a list of either; undefined for other inputs. @throws TypeError or RangeError naming `what` */
 function bytesOf(x: unknown, what: string): Bytes | undefined {
-  if (isList(x)) return joined(x, what);
+  if (isList(x)) return joinBytes(x, what);
   const tensor = isTensor(x) ? partsOfTensor(x, what) : undefined;
   const data = (tensor?.data ?? x) as Uint8Array | Int8Array;
   const name = typedArrayName(data);
@@ -58,7 +58,7 @@ function bytesOf(x: unknown, what: string): Bytes | undefined {
 }
 
 /** Vectors that come one by one, in one array. */
-function joined(list: readonly unknown[], what: string): Bytes | undefined {
+function joinBytes(list: readonly unknown[], what: string): Bytes | undefined {
   const first = bytesOf(list[0], `${what}[0]`);
   if (first === undefined) return undefined;
   const { length } = first.data;
@@ -167,8 +167,7 @@ export function rangedRows(
 ): GivenVectors {
   let values: Float32Array | undefined;
   const given = rowsOf(core, vectors, { ...about, what: 'vectors', each: 1 }, (from, rows, width, signed, to) =>
-    core.withMemory(width * 8 + 4, (memory) => {
-      const at = Math.ceil(memory / 4) * 4;
+    core.withMemory(width * 8, (at) => {
       core.module.HEAPF32.set(values as Float32Array, at >>> 2);
       core.models.floatsOfRanges(from, rows, width, signed, at, to);
     }),

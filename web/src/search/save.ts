@@ -1,15 +1,60 @@
-// Writes an index as one safetensors file. index-file.ts names its tensors.
+// The file of an index: a safetensors file with some tensors, and the facts of the index as JSON in its metadata.
 import { blockVectors } from '../core/door.js';
 import type { Core } from '../core/memory.js';
 import { waitingFor } from '../core/waiting.js';
 import type { ByteSource } from '../formats/files/bytes.js';
 import { memorySink, openSink } from '../formats/files/sinks.js';
 import { madeBytes } from '../formats/format.js';
-import { layoutSafetensors } from '../formats/safetensors/write-header.js';
+import { layoutSafetensors, type NamedTensor } from '../formats/safetensors/write-header.js';
 import type { IdTable } from './ids.js';
-import { type IndexFacts, indexKey, indexVersion, partsOfIndex } from './index-file.js';
-import type { IndexOutput, SaveOptions } from './search-types.js';
+import type { IndexOutput, SaveOptions, VectorMetric } from './search-types.js';
 import type { StoredArray, VectorStore } from './vector-store.js';
+
+/** The facts of an index that do not change. */
+export interface IndexFacts {
+  /** Length of a vector. */
+  readonly dimension: number;
+  /** Elements that have codes. */
+  readonly dims: number;
+  readonly bits: 1 | 2 | 4 | 8;
+  readonly metric: VectorMetric;
+  readonly seed: number;
+}
+
+/** Key of the metadata. */
+export const indexKey = 'scalepoint.index';
+export const indexVersion = 1;
+
+/** Sizes of the arrays of an index. */
+interface IndexSizes {
+  /** Blocks of 32 vectors. */
+  readonly blocks: number;
+  readonly vectorBytes: number;
+  /** Bytes of a row that is kept; 0 without. */
+  readonly rowBytes: number;
+  /** Bytes of the ids as JSON; undefined without. */
+  readonly idBytes: number | undefined;
+}
+
+/** The tensors of the file of an index. */
+export function partsOfIndex({ bits, dims, metric }: IndexFacts, sizes: IndexSizes): NamedTensor[] {
+  const { blocks, vectorBytes, rowBytes, idBytes } = sizes;
+  const vectors = blocks * 32;
+  const parts: NamedTensor[] = [
+    {
+      name: 'codes',
+      dtype: bits === 8 ? 'I8' : 'U8',
+      shape: bits === 8 ? [vectors, vectorBytes] : [blocks, vectorBytes, 32],
+    },
+    { name: 'factors', dtype: 'F32', shape: [vectors] },
+    { name: 'extras', dtype: 'F32', shape: [vectors] },
+    { name: 'alive', dtype: 'U32', shape: [blocks] },
+  ];
+  if (bits !== 8 && metric !== 'hamming') parts.push({ name: 'center', dtype: 'F32', shape: [dims] });
+  if (rowBytes > 0) parts.push({ name: 'rows', dtype: 'U8', shape: [vectors, rowBytes] });
+  if (idBytes !== undefined) parts.push({ name: 'ids', dtype: 'U8', shape: [idBytes] });
+  return parts;
+}
 
 /** Bytes that are written at a time. */
 const chunk = 1 << 22;

@@ -14,13 +14,13 @@ import { imported } from '../core/imported.js';
 import { type Core, checkStatus } from '../core/memory.js';
 import { nextTask } from '../core/next-task.js';
 import { exactly, ofType, oneOf, onlyWith, whole, without } from '../core/option-problem.js';
+import { isBytes } from '../core/realms.js';
 import { waitingFor } from '../core/waiting.js';
-import { allowedWords } from './filter.js';
 import { bitRows, type GivenVectors } from './given-bytes.js';
 import { readVectors, rowsAtOnce } from './given-vectors.js';
 import { checkIds, IdTable } from './ids.js';
-import type { IndexFacts } from './index-file.js';
 import { checkFactor, fetchRows, type Rerank, type Rows, readRows, rerankOf } from './rows.js';
+import type { IndexFacts } from './save.js';
 import type {
   AddOptions,
   IndexOptions,
@@ -49,6 +49,9 @@ const bytesAtOnce = 2 ** 28;
 const bytesInTurn = 2 ** 31;
 /** Groups of queries that workers have at a time: one to work on and the next one. */
 const groupsAtOnce = 2;
+
+/** The name of a query among several, for errors. */
+const queryName = (i: number) => `queries[${i}]`;
 
 /** A query as floats: its full length, for a second score. */
 type Query = Float32Array<ArrayBuffer>;
@@ -81,6 +84,38 @@ function checkEncoded(status: StatusId, core: Core, x: number, rows: number, dim
     throw new ScalepointError('OVERFLOW', 'vectors: a vector is too long, or too short, for the range of float32');
   }
   checkStatus(status);
+}
+
+/** A bit for each vector that a filter lets through and that was not removed; undefined without a filter. */
+function allowedWords(
+  filter: SearchOptions['filter'],
+  store: VectorStore,
+  ids: IdTable,
+): Uint32Array<ArrayBuffer> | undefined {
+  if (filter === undefined) return undefined;
+  const words = store.aliveWords();
+  if (typeof filter === 'function') {
+    for (let i = 0; i < words.length; i++) {
+      let kept = words[i] as number;
+      for (let rest = kept; rest !== 0; rest &= rest - 1) {
+        const bit = 31 - Math.clz32(rest & -rest);
+        if (!filter(ids.at(i * 32 + bit))) kept &= ~(1 << bit);
+      }
+      words[i] = kept;
+    }
+    // The function may have changed the index.
+    return store.aliveWords().map((alive, i) => alive & (words[i] ?? 0));
+  }
+  if (!isBytes(filter)) throw typeError('filter', ofType('function', 'Uint8Array'), filter);
+  const needed = Math.ceil(ids.length / 8);
+  if (filter.length < needed) throw rangeError('filter', { kind: 'number', min: needed, unit: 'bytes' }, filter.length);
+  for (let i = 0; i < words.length; i++) {
+    const at = i * 4;
+    const bits =
+      (filter[at] ?? 0) | ((filter[at + 1] ?? 0) << 8) | ((filter[at + 2] ?? 0) << 16) | ((filter[at + 3] ?? 0) << 24);
+    words[i] = (words[i] as number) & bits;
+  }
+  return words;
 }
 
 /** Vectors of an index, with all that `load({ index: true })` gives. */
@@ -237,8 +272,7 @@ export class SearchIndex implements VectorIndex {
   /** Finds the center of the first vectors. */
   #findCenter(given: GivenVectors): void {
     const { dims } = this.#facts;
-    this.#core.withMemory(dims * 8 + 8, (room) => {
-      const sums = Math.ceil(room / 8) * 8;
+    this.#core.withMemory(dims * 8, (sums) => {
       this.#core.module.HEAPF64.fill(0, sums >>> 3, (sums >>> 3) + dims);
       this.#eachTile(given, 0, given.count, (x, row, rows) => {
         checkEncoded(this.#store.addToCenter(x, rows, sums), this.#core, x, rows, dims, row);
@@ -304,8 +338,7 @@ export class SearchIndex implements VectorIndex {
   #takeCodes({ coded }: GivenVectors, first: number, count: number, index: number): void {
     const { dimension } = this;
     const step = Math.min(count, rowsAtOnce(dimension));
-    this.#core.withMemory(step * (dimension + 8) + 8, (room) => {
-      const scales = Math.ceil(room / 8) * 8;
+    this.#core.withMemory(step * (dimension + 8), (scales) => {
       for (let row = first; row < first + count; row += step) {
         const rows = Math.min(step, first + count - row);
         const codes = coded?.codes(row, rows, scales + step * 8) ?? 0;
@@ -432,7 +465,7 @@ export class SearchIndex implements VectorIndex {
     checkOptionsOf('index.search', options);
     const copy = this.#queryOf(query);
     const wanted = this.#wanted(k, options, false);
-    const [found] = this.#scan([copy], wanted, 'query') as [Found];
+    const [found] = this.#scan([copy], wanted, () => 'query') as [Found];
     if (wanted.again === 0) return this.#resultOf(found);
     const addresses = Array.from(found.indices, (index) => this.#store.rowAddress(index));
     const kind = this.#store.form.kept?.kind ?? StoredRowId.float32;
@@ -440,33 +473,30 @@ export class SearchIndex implements VectorIndex {
   }
 
   /** The best vectors of some queries by their codes. */
-  #scan(queries: readonly Query[], { k, again, allowed }: Wanted, what: string): Found[] {
-    return this.#withPrepared(queries, what, (at) =>
+  #scan(queries: readonly Query[], { k, again, allowed }: Wanted, nameOf = queryName): Found[] {
+    return this.#withPrepared(queries, nameOf, (at) =>
       this.#store.search(at, queries.length, Math.max(k, again), allowed),
     );
   }
 
-  /** Calls f with the address of prepared queries. */
-  #withPrepared<T>(queries: readonly Query[], what: string, f: (at: number) => T): T {
+  /** Calls f with the address of prepared queries. @param nameOf names a query by its place, for errors */
+  #withPrepared<T>(queries: readonly Query[], nameOf: (i: number) => string, f: (at: number) => T): T {
     const core = this.#core;
     const { queryBytes } = this.#store;
     const { dims } = this.#facts;
-    return core.withMemory(queries.length * queryBytes + dims * 4 + 32, (memory) => {
-      const at = Math.ceil(memory / 16) * 16;
+    return core.withMemory(queries.length * queryBytes + dims * 4, (at) => {
       const x = at + queries.length * queryBytes;
       for (const [i, query] of queries.entries()) {
         core.module.HEAPF32.set(query.subarray(0, dims), x >>> 2);
         const status = this.#store.prepare(x, at + i * queryBytes);
         if (status === StatusId.nonFinite || query.some((value) => !Number.isFinite(value))) {
           const bad = query.findIndex((value) => !Number.isFinite(value));
-          const name = what === 'query' ? 'query' : `${what}[${i}]`;
+          const name = nameOf(i);
           const message = bad < 0 ? `${name} is too long for float32` : `${name}[${bad}] is ${query[bad]}`;
           throw new ScalepointError('NON_FINITE', message);
         }
-        if (status === StatusId.overflow) {
-          const name = what === 'query' ? 'query' : `${what}[${i}]`;
-          throw new ScalepointError('OVERFLOW', `${name} is too long, or too short, for the range of float32`);
-        }
+        if (status === StatusId.overflow)
+          throw new ScalepointError('OVERFLOW', `${nameOf(i)} is too long, or too short, for the range of float32`);
         checkStatus(status);
       }
       return f(at);
@@ -485,7 +515,7 @@ export class SearchIndex implements VectorIndex {
       if (allowed !== undefined) {
         for (const index of removed) allowed[index >>> 5] = (allowed[index >>> 5] as number) & ~(1 << (index & 31));
       }
-      const prepared = this.#withPrepared(queries, 'queries', (at) =>
+      const prepared = this.#withPrepared(queries, queryName, (at) =>
         this.#core.module.HEAPU8.slice(at, at + queries.length * this.#store.queryBytes),
       ) as Uint8Array<ArrayBuffer>;
       const all = await shares.scan(prepared, Math.max(wanted.k, wanted.again), allowed);
@@ -557,8 +587,7 @@ export class SearchIndex implements VectorIndex {
     const core = this.#core;
     const n = rows.addresses.length;
     const { dimension, metric } = this;
-    const scores = core.withMemory(n * 12 + dimension * 8 + 8, (memory) => {
-      const to = Math.ceil(memory / 8) * 8;
+    const scores = core.withMemory(n * 12 + dimension * 8, (to) => {
       const q = to + n * 8;
       const scratch = q + dimension * 4;
       const at = scratch + dimension * 4;
@@ -633,7 +662,7 @@ export class SearchIndex implements VectorIndex {
         signal?.throwIfAborted();
         this.#checkAlive();
         const wanted = this.#wanted(k, options, true);
-        const found = this.#scan(some, wanted, 'queries');
+        const found = this.#scan(some, wanted);
         results.push(...(await this.#finish(some, found, wanted, waiting.soon)));
         onProgress?.({ done: results.length, total: list.length });
       }

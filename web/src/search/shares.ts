@@ -3,7 +3,7 @@ import { blockVectors } from '../core/door.js';
 import { compileCore } from '../core/load.js';
 import type { WorkerLike } from '../core/worker-like.js';
 import { WorkerPool } from '../workers/worker-pool.js';
-import { isScanAnswer, type ScanAnswer, type ScanJob } from './scan-jobs.js';
+import { isScanAnswer, type ScanAnswer, type ScanJob } from './share.js';
 import type { Found, VectorStore } from './vector-store.js';
 
 /** Bytes of a stripe: neighboring blocks that go to one worker. */

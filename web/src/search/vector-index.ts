@@ -5,7 +5,7 @@ import { checkOptionsOf } from '../arrays/calls.js';
 import { specOfDType } from '../arrays/job.js';
 import type { CodedVectors } from '../arrays/kind.js';
 import { codedVectors, dequantize, isQuantized } from '../arrays/kinds.js';
-import { LayerMemory, rowsToFill } from '../arrays/layer-memory.js';
+import { floatForm, LayerMemory, rowsToFill } from '../arrays/layer-memory.js';
 import { perTensor } from '../arrays/layout.js';
 import type { NewParameters } from '../arrays/options.js';
 import { addressOf, type FloatInput, type HalfFormat, type Source, sourceOf } from '../arrays/source.js';
@@ -15,11 +15,10 @@ import { bindMethods } from '../core/bind.js';
 import { checkWhole, choiceIndex } from '../core/check.js';
 import { ActivationTypeId, LinearJobRecord, QuantizationSpecRecord, StatusId } from '../core/door.js';
 import { disposedError, rangeError, ScalepointError, typeError } from '../core/errors.js';
-import { type Core, checkStatus } from '../core/memory.js';
+import { align, type Core, checkStatus, tileSize } from '../core/memory.js';
 import { nearest } from '../core/nearest.js';
 import { exactly, type Hint, mention, oneOf, onlyWith, without } from '../core/option-problem.js';
 import { Best } from './best.js';
-import { copiesOf, searchFloats } from './float-search.js';
 import type {
   AddOptions,
   IndexOptions,
@@ -29,17 +28,16 @@ import type {
   VectorId,
   VectorIndex,
 } from './search-types.js';
-import { type ByteVectors, isList, squares, type VectorInput, vectorsOf } from './vectors.js';
+import { type ByteVectors, isList, squares, type VectorInput, type Vectors, vectorsOf } from './vectors.js';
 
 /** Scores that are made at a time: half a mebibyte of doubles. */
 const scoresAtOnce = 1 << 16;
+/** Vectors that queries are compared with at a time. */
+const vectorsAtOnce = 1 << 10;
+/** Elements of that many vectors, at most: 4 MiB of floats. */
+const elementsAtOnce = tileSize * 8;
 /** The spec of the codes of vectors and queries. */
 const int8 = specOfDType(dtypeInfo('int8'));
-
-/** The next multiple of 8. */
-function align(address: number): number {
-  return Math.ceil(address / 8) * 8;
-}
 
 function reciprocal(length: number): number {
   return length === 0 ? 0 : 1 / length;
@@ -202,7 +200,7 @@ export class Int8Index implements VectorIndex {
     const step = rowsToFill(dimension);
     const most = Math.min(count, step);
     // Lay out the floats, the record, a sum of squares, a scale and a zero point for each row, then the codes.
-    core.withMemory(most * (dimension * 5 + 16) + LinearJobRecord.bytes + 24, (own) => {
+    core.withMemory(most * (dimension * 5 + 16) + LinearJobRecord.bytes + 16, (own) => {
       const job = align(own + most * dimension * 4);
       const sums = job + LinearJobRecord.bytes;
       const scale = sums + most * 8;
@@ -315,7 +313,13 @@ export class Int8Index implements VectorIndex {
         const n = Math.min(step, count - row);
         checkStatus(core.module.layerScores(layer, from, row, scores, n, at, work));
         const sums = core.module.HEAPF64.subarray(scores / 8, scores / 8 + n);
-        offerScores(best, sums, factors.subarray(row, row + n), first + row);
+        let { threshold } = best;
+        for (let i = 0; i < n; i++) {
+          const score = (sums[i] as number) * (factors[row + i] as number);
+          if (!(score > threshold || threshold === -Infinity)) continue;
+          best.offer(score, first + row + i);
+          ({ threshold } = best);
+        }
       }
       return queryFactor;
     });
@@ -352,7 +356,12 @@ export class Int8Index implements VectorIndex {
     if (asked.dimension !== dimension) {
       throw rangeError('queries', exactly(dimension, 'elements'), asked.dimension);
     }
-    const list = copiesOf(core, asked);
+    const list = core.withMemory(dimension * 4, (own) =>
+      Array.from({ length: asked.count }, (_, i) => {
+        const at = addressOf(core, asked.source, i * dimension, dimension, 4, own) / 4;
+        return core.module.HEAPF32.slice(at, at + dimension);
+      }),
+    );
     const found = list.map((query) => new Set(this.search(query, k).indices));
     const given = vectorsOf(core, vectors, shapeFor(vectors), options.from, 'vectors');
     if (given.count !== count || given.dimension !== dimension) {
@@ -398,22 +407,52 @@ export class Int8Index implements VectorIndex {
   }
 }
 
+/** The best k vectors of every query in float32: the reference for the results of an index. */
+function searchFloats(
+  core: Core,
+  { source, count, dimension }: Vectors,
+  queries: readonly Float32Array[],
+  metric: 'dot' | 'cosine',
+  k: number,
+): Best[] {
+  const best = queries.map(() => new Best(k));
+  const step = Math.min(count, vectorsAtOnce, Math.max(1, Math.floor(elementsAtOnce / dimension)));
+  const memory = new LayerMemory(core, floatForm(step, dimension));
+  try {
+    const { layer } = memory;
+    const work = core.module.layerWorkspaceBytes(layer, 1);
+    core.withMemory(work + (step + dimension + step * dimension) * 4, (at) => {
+      const query = at + work;
+      const scores = query + dimension * 4;
+      const own = scores + step * 4;
+      for (let row = 0; row < count; row += step) {
+        const n = Math.min(step, count - row);
+        const from = addressOf(core, source, row * dimension, n * dimension, 4, own);
+        checkStatus(core.module.setLayerFloats(layer, 0, from, n * dimension));
+        const { HEAPF32 } = core.module;
+        const lengths = Float64Array.from({ length: n }, (_, i) =>
+          metric === 'cosine' ? Math.sqrt(squares(HEAPF32, from / 4 + i * dimension, dimension)) : 1,
+        );
+        for (const [q, values] of queries.entries()) {
+          HEAPF32.set(values, query / 4);
+          checkStatus(core.module._layerForward(layer, query, 1, scores, at, work));
+          for (let i = 0; i < n; i++) {
+            const length = lengths[i] as number;
+            best[q]?.offer(length === 0 ? 0 : (HEAPF32[scores / 4 + i] as number) / length, row + i);
+          }
+        }
+      }
+    });
+  } finally {
+    memory.dispose();
+  }
+  return best;
+}
+
 /** The shape of vectors in one array, whose length may be wrong; undefined if they carry their own shape. */
 function shapeOf(vectors: FloatInput, dimension: number): readonly number[] | undefined {
   const length = isTensor(vectors) ? undefined : (vectors as { readonly length?: number } | null)?.length;
   return length === undefined ? undefined : [Math.floor(length / dimension), dimension];
-}
-
-/** Offers the scores of the vectors from index `first` on, which are sums times factors. */
-function offerScores(best: Best, sums: Float64Array, factors: Float64Array, first: number): void {
-  let { threshold } = best;
-  for (let i = 0; i < sums.length; i++) {
-    const score = (sums[i] as number) * (factors[i] as number);
-    if (score > threshold || threshold === -Infinity) {
-      best.offer(score, first + i);
-      ({ threshold } = best);
-    }
-  }
 }
 
 /** The vectors of a caller. Restores codes that are not in the form of the index. */

@@ -11,7 +11,7 @@ import {
   type StoredRowId,
 } from '../core/door.js';
 import { outOfMemory } from '../core/errors.js';
-import { type Core, checkStatus } from '../core/memory.js';
+import { align, type Core, checkStatus } from '../core/memory.js';
 
 /** The form of the codes. */
 export interface StoreForm {
@@ -46,9 +46,6 @@ interface Part {
   readonly first: number;
   readonly capacity: number;
 }
-
-/** Bytes that are read or written at a time: a multiple of all alignments. */
-const align = (address: number) => Math.ceil(address / 16) * 16;
 
 /** Bytes of the bounds of a block. */
 const boundBytes = boundFloats * 4;
@@ -204,7 +201,7 @@ export class VectorStore {
         codes.set(core.module.HEAP8.subarray(from, from + n * dimension), done * dimension);
       }
       const step = Math.max(1, Math.floor(2 ** 18 / dimension));
-      core.withMemory(step * (dimension + 4) + 8, (room) => {
+      core.withMemory(step * (dimension + 4), (room) => {
         for (let row = 0; row < n; row += step) {
           const count = Math.min(step, n - row);
           const at = room + step * 4;
@@ -292,8 +289,7 @@ export class VectorStore {
   /** Finds the best k vectors for copies of prepared queries, with scores for `merge` and in any order. */
   scan(queries: Uint8Array, k: number, allowed: Uint32Array | undefined): Found[] {
     const core = this.#core;
-    return core.withMemory(queries.length + 16, (memory) => {
-      const at = align(memory);
+    return core.withMemory(queries.length, (at) => {
       core.module.HEAPU8.set(queries, at);
       return this.#scan(at, queries.length / this.queryBytes, k, allowed, (list) => this.#listed(list));
     });
@@ -304,8 +300,7 @@ export class VectorStore {
     const core = this.#core;
     const { models } = core;
     const most = Math.max(0, ...lists.map(({ indices }) => indices.length));
-    return core.withMemory(query.length + BestListRecord.bytes + (k + most) * 8 + 48, (memory) => {
-      const at = align(memory);
+    return core.withMemory(query.length + BestListRecord.bytes + (k + most) * 8 + 32, (at) => {
       const list = align(at + query.length);
       const best = align(list + BestListRecord.bytes);
       const room = best + k * 8;
@@ -335,8 +330,7 @@ export class VectorStore {
       allowed === undefined ? 0 : Math.max(0, ...this.#parts.map(({ capacity }) => capacity / blockVectors));
     const lists = align(count * BestListRecord.bytes);
     const own = models.scanScratchBytes(this.#spec, count);
-    return core.withMemory(own + lists + count * k * 8 + words * 4 + 32, (memory) => {
-      const scratch = align(memory);
+    return core.withMemory(own + lists + count * k * 8 + words * 4, (scratch) => {
       const best = scratch + own;
       const scores = best + lists;
       const indices = scores + count * k * 4;

@@ -31,7 +31,7 @@ const vectorsShape: Expected = { kind: 'shape', dimensions: ['count', 'dimension
 const vectorShape: Expected = { kind: 'shape', dimensions: ['dimension'] };
 
 /** Vectors that come one by one, in one array. Those in tensors may have dimensions of 1 before their last one. */
-function joined(core: Core, list: Exclude<VectorInput, FloatInput>, what: string): Float32Array {
+function joinVectors(core: Core, list: Exclude<VectorInput, FloatInput>, what: string): Float32Array {
   let all = new Float32Array();
   for (const [i, vector] of list.entries()) {
     const name = `${what}[${i}]`;
@@ -63,7 +63,7 @@ export function vectorsOf(
   let flat = vectors as FloatInput;
   let dimensions = shape;
   if (isList(vectors)) {
-    const all = joined(core, vectors, what);
+    const all = joinVectors(core, vectors, what);
     flat = all;
     dimensions = shape ?? [vectors.length, all.length / vectors.length];
   }

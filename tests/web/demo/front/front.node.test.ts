@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import type { Page } from 'playwright';
 import { load } from 'scalepoint';
 import { expect, it } from 'vitest';
-import { drawTestDigits } from '../../../../scripts/make_sample.mjs';
+import { drawTestDigits } from '../../../../scripts/site/digits.mjs';
 import { Network, plainStorage, readSample, type Storage } from '../../../../web/demo/front/network.js';
 import { isReleased } from '../../../../web/demo/shared/install.mjs';
 import { brotliBytes, contrastOf, path, sample, startSite } from '../site.js';

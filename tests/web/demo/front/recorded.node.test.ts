@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { load } from 'scalepoint';
 import { expect, it } from 'vitest';
-import { drawTestDigits } from '../../../../scripts/make_sample.mjs';
+import { drawTestDigits } from '../../../../scripts/site/digits.mjs';
 import { Network, plainStorage, readSample, widths } from '../../../../web/demo/front/network.js';
 import { recorded } from '../../../../web/demo/front/recorded.js';
 import { recordedReadings } from '../../../../web/demo/front/state.js';

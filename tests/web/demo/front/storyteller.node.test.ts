@@ -4,7 +4,7 @@ import type { Page } from 'playwright';
 import { load } from 'scalepoint';
 import { evaluateModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
-import { generator, story } from '../../../../scripts/storyteller/stories.mjs';
+import { generator, story } from '../../../../scripts/site/storyteller/stories.mjs';
 import { readLink } from '../../../../web/demo/front/link.js';
 import { plainStorage, readSample } from '../../../../web/demo/front/network.js';
 import { type StoryConfig, Storyteller } from '../../../../web/demo/front/story-model.js';

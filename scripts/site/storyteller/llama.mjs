@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { readFloats } from '../../dist/model.js';
+import { readFloats } from '../../../dist/model.js';
 
 /** Compiles a program for this machine. @param {readonly string[]} sources @param {string} program @param {readonly string[]} [options] */
 export function compile(sources, program, options = []) {

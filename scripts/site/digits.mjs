@@ -1,6 +1,6 @@
 // Trains the sample model of the page and the tests, a small network that reads digits. The script draws the digits itself.
 //
-//   node scripts/make_sample.mjs        writes web/demo/public/samples/digits.safetensors
+//   node scripts/site/digits.mjs        writes web/demo/public/samples/digits.safetensors
 //
 // The bytes are the same on every machine. The script uses no clock, no system random numbers, and no arithmetic except + - * / and
 // square root, whose results IEEE 754 defines exactly. (Math.exp and similar functions differ between engines.) Weights are rounded to
@@ -9,16 +9,16 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { bell, classes, drawDigits, pixels, randomNumbers, side, testSeed } from '../web/demo/shared/digits.mjs';
+import { bell, classes, drawDigits, pixels, randomNumbers, side, testSeed } from '../../web/demo/shared/digits.mjs';
 
 export { drawDigits, side };
 
 /** @typedef {{ shape: number[], data: Float32Array }} Tensor */
 /** @typedef {Record<string, Tensor>} Tensors */
-/** @typedef {import('../web/demo/shared/digits.mjs').Digits} Digits */
+/** @typedef {import('../../web/demo/shared/digits.mjs').Digits} Digits */
 
 /** Path of the sample. */
-export const samplePath = fileURLToPath(new URL('../web/demo/public/samples/digits.safetensors', import.meta.url));
+export const samplePath = fileURLToPath(new URL('../../web/demo/public/samples/digits.safetensors', import.meta.url));
 
 /** Units of each of the two hidden layers. As a multiple of 128 it is divisible by every usual group size. */
 const hidden = 128;
@@ -331,7 +331,7 @@ export function makeSample() {
   const bytes = toSafetensors(tensors, {
     description: `Reads ${side} x ${side} images of digits: fc1, layer norm, ReLU, fc2, ReLU, fc3`,
     license: 'MIT',
-    made_by: 'scripts/make_sample.mjs',
+    made_by: 'scripts/site/digits.mjs',
     test_accuracy: `${right} of ${digits.count} digits`,
   });
   return { bytes, right, count: digits.count };

@@ -1,7 +1,7 @@
 // Trains the storyteller of the site, a language model of half a million parameters, on stories of a grammar. Needs a built package, a C++
 // compiler with OpenMP, and some half an hour of one core.
 //
-//   node scripts/storyteller/make.mjs [--steps 8000] [--seed 1]      writes web/demo/public/samples/storyteller/
+//   node scripts/site/storyteller/make.mjs [--steps 8000] [--seed 1]      writes web/demo/public/samples/storyteller/
 //
 // Equal seeds give equal stories and an equal vocabulary everywhere, and equal weights on machines of one kind: the compiler may use all
 // instructions that the machine has.
@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { quantizeModel } from '../../dist/model.js';
+import { quantizeModel } from '../../../dist/model.js';
 import { compile, safetensorsOf, sizesOf } from './llama.mjs';
 import { generator, story } from './stories.mjs';
 import { learnVocabulary, special } from './vocabulary.mjs';
@@ -20,7 +20,7 @@ const { values } = parseArgs({
   options: { steps: { type: 'string', default: '8000' }, seed: { type: 'string', default: '1' } },
 });
 
-const folder = fileURLToPath(new URL('../../web/demo/public/samples/storyteller/', import.meta.url));
+const folder = fileURLToPath(new URL('../../../web/demo/public/samples/storyteller/', import.meta.url));
 const stories = 60_000;
 /** Stories from which the vocabulary is learned. */
 const read = 5_000;

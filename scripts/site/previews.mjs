@@ -1,20 +1,20 @@
 // Draws the pictures that links to the site show: the title of each page in large letters, over the idea of the site.
 //
-//   node scripts/make_previews.mjs        writes web/demo/public/previews/*.png; needs a built site and Chromium
+//   node scripts/site/previews.mjs        writes web/demo/public/previews/*.png; needs a built site and Chromium
 
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright';
 import UPNG from 'upng-js';
-import { guidePages } from '../web/demo/guide/build.mjs';
-import { entries } from '../web/demo/shared/shell.mjs';
-import { launchOptions } from './chromium.mjs';
-import { serve } from './serve.mjs';
+import { guidePages } from '../../web/demo/guide/build.mjs';
+import { entries } from '../../web/demo/shared/shell.mjs';
+import { launchOptions } from '../chromium.mjs';
+import { serve } from '../serve.mjs';
 
 /** @typedef {import('playwright').Page} Page */
 /** @typedef {{ bits: string, bytes: string, right: string }} Width */
 
-const path = (/** @type {string} */ name) => fileURLToPath(new URL(`../${name}`, import.meta.url));
+const path = (/** @type {string} */ name) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
 
 /** The size that most programs show. */
 const [width, height] = [1200, 630];
