@@ -1,23 +1,22 @@
 // The queue of comparisons of outputs, and the worker that makes them.
 import { type PlanOptions, presetTarget, ScalepointError } from 'scalepoint/model';
 import type { OutputsKind } from '../../src/tooling.js';
+import { callWorker } from '../shared/calls.js';
 import type { ModelFile } from '../shared/files.js';
-import { lostWorker } from '../shared/problems.js';
 import { recall, remember } from '../shared/remember.js';
 import { formatFor, infoOf, type ModelChoice, presetFormat, statisticsKey, withTarget } from './choice.js';
 import { inPageWords } from './explain.js';
-import { errorOf } from './failure.js';
+import { packageError } from './failure.js';
 import {
   type JudgedType,
-  type OutputsAnswer,
   type OutputsData,
   type OutputsProgress,
-  type OutputsQuestion,
   rateOf,
   secondsFor,
   tokenChoices,
   usualRate,
 } from './outputs.js';
+import type { OutputsCalls } from './outputs-worker.js';
 
 /** A type to compare. */
 export interface WantedType extends Pick<JudgedType, 'key' | 'label' | 'settings'> {
@@ -89,7 +88,10 @@ export class Judge {
   readonly #optionsOf: (model: ModelFile, choice: ModelChoice) => Promise<PlanOptions>;
   readonly #draw: () => void;
   #state = initial;
-  #worker: Worker | undefined;
+  readonly #worker = callWorker<OutputsCalls>(
+    () => new Worker(new URL('./outputs-worker.ts', import.meta.url), { type: 'module' }),
+    { work: 'compares outputs', errorOf: packageError },
+  );
 
   /**
    * @param optionsOf options of `quantizeModel` for a choice
@@ -191,7 +193,7 @@ export class Judge {
     left.delete(key);
     this.#set({ shown: left, queue: queue.filter((one) => one.key !== key) });
     if (queue[0]?.key !== key) return;
-    this.#end();
+    this.#worker.end();
     this.#set({ progress: undefined });
     void this.#next();
   }
@@ -199,7 +201,7 @@ export class Judge {
   /** Stops, and forgets the types that wait. */
   cancel(isAsked = true): void {
     const worked = this.#state.queue.length > 0;
-    this.#end();
+    this.#worker.end();
     if (worked) this.#set({ queue: [], progress: undefined, ...(isAsked && { ending: { kind: 'cancelled' } }) });
   }
 
@@ -210,15 +212,10 @@ export class Judge {
     return error.hint === undefined ? text : `${text}. A .npz file with inputs of other shapes may work`;
   }
 
-  #end(): void {
-    this.#worker?.terminate();
-    this.#worker = undefined;
-  }
-
   async #next(): Promise<void> {
     const [wanted] = this.#state.queue;
     if (wanted === undefined) {
-      this.#end();
+      this.#worker.end();
       return;
     }
     const { data } = this.#state;
@@ -229,12 +226,16 @@ export class Judge {
       if (this.#state.queue[0] !== wanted) return;
       const format = formatFor(this.#model, wanted.choice.to);
       const floats = presetTarget(format, 'safe');
-      const { judgment, bytes, seconds } = await this.#ask({
+      const question = {
         ...data,
         needsRuntime: this.kind.takesArrays,
         files: this.#model.files,
         options,
         floats,
+      };
+      const { judgment, bytes, seconds } = await this.#worker.call(data.kind, question, (progress) => {
+        const isNew = progress.step !== this.#state.progress?.step;
+        this.#set({ progress, ...(isNew && { stepBegin: performance.now() }) });
       });
       if (this.#state.queue[0] !== wanted) return;
       // Keep the rate for later estimates, and the result.
@@ -262,27 +263,5 @@ export class Judge {
       });
     }
     void this.#next();
-  }
-
-  #ask(question: OutputsQuestion): Promise<OutputsAnswer & { kind: 'judged' }> {
-    return new Promise((done, fail) => {
-      this.#worker ??= new Worker(new URL('./outputs-worker.ts', import.meta.url), { type: 'module' });
-      const worker = this.#worker;
-      worker.onerror = () => {
-        // The next question starts another one.
-        this.#worker = undefined;
-        fail(new Error(lostWorker('compares outputs')));
-      };
-      worker.onmessage = ({ data }: MessageEvent<OutputsAnswer>) => {
-        if (data.kind === 'judged') done(data);
-        else if (data.kind === 'failed') fail(errorOf(data));
-        else {
-          const { kind: _, ...progress } = data;
-          const isNew = progress.step !== this.#state.progress?.step;
-          this.#set({ progress, ...(isNew && { stepBegin: performance.now() }) });
-        }
-      };
-      worker.postMessage(question);
-    });
   }
 }

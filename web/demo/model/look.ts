@@ -1,14 +1,11 @@
-// The look into a single tensor: its choice, and the worker that reads it.
+// The look into a single tensor: its choice, the question to the worker that reads it, and the answer.
 import type { ErrorMeasures } from 'scalepoint';
 import type { PlannedTensorInfo, PlanOptions } from 'scalepoint/model';
-import type { ModelFile } from '../shared/files.js';
-import { lostWorker, sentence } from '../shared/problems.js';
-import { type CoreFacts, showCore } from '../shared/site.js';
+import type { CoreFacts } from '../shared/site.js';
 import { kindOf, planKind } from './kinds.js';
 
 /** A question about a tensor. */
 export interface LookQuestion {
-  readonly id: number;
   /** Unique among the tensors of all files. */
   readonly key: string;
   readonly files: readonly File[];
@@ -57,8 +54,6 @@ export interface Side {
 }
 
 export interface LookAnswer {
-  readonly id: number;
-  readonly key: string;
   /** Count of the numbers that were tried, and whether these are all. */
   readonly numbers: number;
   readonly exact: boolean;
@@ -104,27 +99,4 @@ const halfOrTwice = (bits: number) => (bits < 6 ? 'int8-row' : 'int4-128');
 /** The name of a kind for the tensor in the panel. */
 export function kindLabel(id: string, { type }: Pick<Look, 'type'>): string {
   return id === planKind && type !== undefined ? `${type}, as planned` : kindOf(id).label;
-}
-
-/** Asks a worker about tensors. It is started with the first question. */
-export function startLooking(onAnswer: (answer: LookAnswer) => void, onProblem: (message: string) => void) {
-  let worker: Worker | undefined;
-  let id = 0;
-  return (model: ModelFile, question: Omit<LookQuestion, 'id' | 'files'>) => {
-    if (worker === undefined) {
-      worker = new Worker(new URL('./worker.ts', import.meta.url), { type: 'module' });
-      worker.onerror = () => {
-        // The next question starts another one.
-        worker = undefined;
-        onProblem(sentence(lostWorker('reads tensors')));
-      };
-      worker.onmessage = ({ data }: MessageEvent<LookAnswer | { id: number; message: string }>) => {
-        if (data.id !== id) return;
-        if ('message' in data) return onProblem(data.message);
-        showCore(data.core);
-        onAnswer(data);
-      };
-    }
-    worker.postMessage({ id: ++id, files: model.files, ...question } satisfies LookQuestion);
-  };
 }

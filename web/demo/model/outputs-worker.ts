@@ -2,20 +2,25 @@
 // and ended to cancel it.
 import { compareModels, evaluateModel, type PlanOptions, quantizeModel, ScalepointError } from 'scalepoint/model';
 import { isFileBeside } from '../../src/tooling.js';
-import { failureOf } from './failure.js';
+import { answerCalls } from '../shared/calls.js';
 import { idsOf } from './ids.js';
-import { chunkTokens, type JudgedType, type OutputsAnswer, type OutputsQuestion } from './outputs.js';
+import { chunkTokens, type JudgedType, type OutputsProgress, type OutputsQuestion } from './outputs.js';
 import { savingWorkers } from './workers.js';
 
-const answer = (message: OutputsAnswer) => self.postMessage(message);
+type OnProgress = (step: OutputsProgress) => void;
+type Judged = Pick<JudgedType, 'bytes' | 'seconds' | 'judgment'>;
 
 const isBeside = ({ name, webkitRelativePath }: File) => isFileBeside(name, webkitRelativePath);
 
 /** Quantizes. Without workers of its own, this one does the work. */
-async function quantized(files: readonly File[], options: PlanOptions) {
-  const onProgress = ({ bytesDone, bytesTotal }: { bytesDone: number; bytesTotal: number }) =>
-    answer({ kind: 'progress', step: 'quantize', share: bytesDone / Math.max(1, bytesTotal) });
-  const work = (workers: number) => quantizeModel([...files], { ...options, workers, onProgress });
+async function quantized(files: readonly File[], options: PlanOptions, onProgress: OnProgress) {
+  const work = (workers: number) =>
+    quantizeModel([...files], {
+      ...options,
+      workers,
+      onProgress: ({ bytesDone, bytesTotal }) =>
+        onProgress({ step: 'quantize', share: bytesDone / Math.max(1, bytesTotal) }),
+    });
   return work(savingWorkers).catch((error: unknown) => {
     if (!(error instanceof ScalepointError && error.code === 'WORKER')) throw error;
     return work(0);
@@ -23,8 +28,11 @@ async function quantized(files: readonly File[], options: PlanOptions) {
 }
 
 /** The result, with the files that describe the model. Folders of codes are restored to floats, which hold the same values. */
-async function resultOf({ files, options, floats }: OutputsQuestion): Promise<{ result: File[]; bytes: number }> {
-  const { files: made, config, blob } = await quantized(files, options as PlanOptions);
+async function makeResult(
+  { files, options, floats }: OutputsQuestion,
+  onProgress: OnProgress,
+): Promise<{ result: File[]; bytes: number }> {
+  const { files: made, config, blob } = await quantized(files, options as PlanOptions, onProgress);
   const name = made[0]?.name ?? 'model';
   let content = await blob();
   const bytes = content.size;
@@ -56,10 +64,10 @@ async function hasGpu(): Promise<boolean> {
   return adapter !== undefined && adapter !== null;
 }
 
-async function judgeTexts(question: OutputsQuestion): Promise<Pick<JudgedType, 'bytes' | 'seconds' | 'judgment'>> {
+async function judgeTexts(question: OutputsQuestion, onProgress: OnProgress): Promise<Judged> {
   // A text that cannot be read is found before the long part.
   const ids = await idsOf(question);
-  const { result, bytes } = await resultOf(question);
+  const { result, bytes } = await makeResult(question, onProgress);
   const run = question.needsRuntime ? { runtime: await loadedRuntime(false) } : undefined;
   const begin = performance.now();
   const figures = await evaluateModel(result, {
@@ -71,16 +79,16 @@ async function judgeTexts(question: OutputsQuestion): Promise<Pick<JudgedType, '
     chunkSize: Math.min(chunkTokens, ids.length),
     onProgress: ({ pass, passes, done, total }) => {
       const share = (pass - 1 + done / Math.max(1, total)) / passes;
-      answer({ kind: 'progress', step: 'layers', tokens: total, share });
+      onProgress({ step: 'layers', tokens: total, share });
     },
   });
   return { bytes, seconds: (performance.now() - begin) / 1000, judgment: { kind: 'texts', figures } };
 }
 
-async function judgeArrays(question: OutputsQuestion): Promise<Pick<JudgedType, 'bytes' | 'seconds' | 'judgment'>> {
-  const { result, bytes } = await resultOf(question);
+async function judgeArrays(question: OutputsQuestion, onProgress: OnProgress): Promise<Judged> {
+  const { result, bytes } = await makeResult(question, onProgress);
   const wantsGpu = await hasGpu();
-  answer({ kind: 'progress', step: 'run', wantsGpu });
+  onProgress({ step: 'run', wantsGpu });
   const runtime = await loadedRuntime(wantsGpu);
   const begin = performance.now();
   const { inputs } = question;
@@ -93,9 +101,7 @@ async function judgeArrays(question: OutputsQuestion): Promise<Pick<JudgedType, 
   return { bytes, seconds: (performance.now() - begin) / 1000, judgment: { kind: 'arrays', figures } };
 }
 
-self.onmessage = ({ data }: MessageEvent<OutputsQuestion>) => {
-  (data.kind === 'texts' ? judgeTexts(data) : judgeArrays(data)).then(
-    (judged) => answer({ kind: 'judged', ...judged }),
-    (error: unknown) => answer({ kind: 'failed', ...failureOf(error) }),
-  );
-};
+const calls = { texts: judgeTexts, arrays: judgeArrays };
+export type OutputsCalls = typeof calls;
+
+answerCalls(calls);

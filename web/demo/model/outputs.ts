@@ -4,7 +4,6 @@ import type { LanguageComparison } from 'scalepoint/model';
 import type { RunReport } from '../../src/tooling.js';
 import { formatCount } from '../shared/format.js';
 import type { VerticalAxis } from '../shared/lines.js';
-import type { Failure } from './failure.js';
 
 /** Data that both models are run on. */
 export interface OutputsData {
@@ -67,11 +66,6 @@ export interface OutputsQuestion extends OutputsData {
   /** A target of floats in the format of the result, which restores codes. */
   readonly floats: string;
 }
-
-export type OutputsAnswer =
-  | ({ readonly kind: 'progress' } & OutputsProgress)
-  | ({ readonly kind: 'judged' } & Pick<JudgedType, 'bytes' | 'seconds' | 'judgment'>)
-  | ({ readonly kind: 'failed' } & Failure);
 
 /** Choices of the number of tokens. */
 export const tokenChoices: readonly number[] = [256, 1024, 4096];

@@ -1,6 +1,7 @@
 // The open model: reads it, plans it anew after each choice, and keeps its state.
 import type { ModelPlan, PlanOptions } from 'scalepoint/model';
 import { outputsKind, type Preset, presets } from '../../src/tooling.js';
+import { callWorker } from '../shared/calls.js';
 import {
   FileError,
   headOf,
@@ -12,8 +13,9 @@ import {
   strangerOf,
 } from '../shared/files.js';
 import { announce } from '../shared/live.js';
-import type { PageProblem } from '../shared/problems.js';
+import { failureText, type PageProblem, sentence } from '../shared/problems.js';
 import { recall, remember } from '../shared/remember.js';
+import { showCore } from '../shared/site.js';
 import type { Store } from '../shared/store.js';
 import { visit } from '../shared/visit.js';
 import { pageAddress } from './address.js';
@@ -30,12 +32,13 @@ import {
 import { explain, isAboutCodes } from './explain.js';
 import { withFolder } from './folders.js';
 import { planKind } from './kinds.js';
-import { firstLook, kindLabel, type Look, startLooking } from './look.js';
+import { firstLook, kindLabel, type Look } from './look.js';
 import { errorsKey, Measurer } from './measure.js';
 import { openEach } from './several.js';
 import { type OpenedModel, Shown, type View } from './shown.js';
 import { Sizer } from './sizer.js';
 import { type State, tensorsOf } from './state.js';
+import type { LookCalls } from './worker.js';
 import { savingWorkers } from './workers.js';
 
 /** A model that was opened, with its facts and measurements. */
@@ -52,14 +55,13 @@ export class ModelSession {
   #request = 0;
   /** Number of the newest question about a tensor. */
   #lookRequest = 0;
-  readonly #ask: ReturnType<typeof startLooking>;
+  readonly #reader = callWorker<LookCalls>(
+    () => new Worker(new URL('./worker.ts', import.meta.url), { type: 'module' }),
+    { work: 'reads tensors', onLost: (error) => this.#changeLook({ problem: sentence(error.message) }) },
+  );
 
   constructor(store: Store<State>) {
     this.#store = store;
-    this.#ask = startLooking(
-      (answer) => this.#changeLook({ answer }),
-      (problem) => this.#changeLook({ problem }),
-    );
     this.shown = new Shown(store, pageAddress(), (view, isNew) => {
       const { name, tensors } = view.opened.model;
       if (isNew) announce(`${name} is open, ${tensors.length} tensors`, 0);
@@ -121,10 +123,19 @@ export class ModelSession {
 
   // --------------------------------------------------------------------------------------------------------------- the choice
 
-  /** Applies a choice. */
-  choose(choice: ModelChoice): void {
+  /** Applies a choice. Returns false if a save is in the way. */
+  choose(choice: ModelChoice): boolean {
     const { opened } = this.shown;
-    if (opened !== undefined && this.shown.choose(choice)) rememberChoice(opened.model, choice);
+    const isApplied = opened !== undefined && this.shown.choose(choice);
+    if (isApplied) rememberChoice(opened.model, choice);
+    return isApplied;
+  }
+
+  /** Chooses a preset. */
+  choosePreset(preset: Preset): void {
+    const { opened } = this.shown;
+    if (opened === undefined) return;
+    this.choose(withPreset(presetFormat(opened.model, opened.choice.to), opened.choice, preset));
   }
 
   /** Chooses a size. */
@@ -163,8 +174,7 @@ export class ModelSession {
     const kept = new Set(choice.kept);
     const isKept = !kept.delete(name);
     if (isKept) kept.add(name);
-    this.choose({ ...choice, kept });
-    announce(isKept ? `${name} stays as it is` : `${name} is converted`, 0);
+    if (this.choose({ ...choice, kept })) announce(isKept ? `${name} stays as it is` : `${name} is converted`, 0);
   }
 
   /** Takes back the last tensor that was kept by hand. */
@@ -333,15 +343,25 @@ export class ModelSession {
     const planned = isPlanned ? { name: look.name, options: await this.options(model, choice) } : undefined;
     if (request !== this.#lookRequest) return;
     const { kinds, stretch } = look;
-    this.#ask(model, {
+    const question = {
       key: `${this.shown.key} ${name} ${isPlanned ? errorsKey(choice) : ''}`,
+      files: model.files,
       name,
       numbers: (tensor?.shape ?? []).reduce((a, b) => a * b, 1),
       planned,
       kinds,
       labels: [kindLabel(kinds[0], look), kindLabel(kinds[1], look)],
       stretch,
-    });
+    } as const;
+    try {
+      await this.#reader.call('look', question, (answer) => {
+        if (request !== this.#lookRequest) return;
+        showCore(answer.core);
+        this.#changeLook({ answer });
+      });
+    } catch (error) {
+      if (request === this.#lookRequest) this.#changeLook({ problem: failureText(error) });
+    }
   }
 }
 

@@ -54,7 +54,7 @@ const stepMilliseconds = 1500;
 
 /** The places of a visit, of which one is on show. */
 export class Shown<Opened extends OpenedModel> {
-  readonly #store: Store<State>;
+  readonly #store: Pick<Store<State>, 'get' | 'set'>;
   readonly #address: Address;
   readonly #onView: (view: View<Opened>, isNew: boolean) => void;
   /** Every place of this visit, for going back and forward. Number -1 shows nothing. */
@@ -68,7 +68,11 @@ export class Shown<Opened extends OpenedModel> {
   #next = () => {};
 
   /** @param onView is called whenever another model or choice is on show. @param isNew true: another model, or the same one again */
-  constructor(store: Store<State>, address: Address, onView: (view: View<Opened>, isNew: boolean) => void) {
+  constructor(
+    store: Pick<Store<State>, 'get' | 'set'>,
+    address: Address,
+    onView: (view: View<Opened>, isNew: boolean) => void,
+  ) {
     this.#store = store;
     this.#address = address;
     this.#onView = onView;

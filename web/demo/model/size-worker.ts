@@ -8,8 +8,8 @@ import {
   sizeCurve,
   type TypeTable,
 } from 'scalepoint/model';
+import { answerCalls } from '../shared/calls.js';
 import type { Fit } from './choice.js';
-import { type Failure, failureOf } from './failure.js';
 import { type SizeCurve, type SizeMark, worthChoosing } from './sizes.js';
 
 /** The part of a table that the page shows. */
@@ -19,30 +19,6 @@ export interface SizeView {
   /** Results of the presets for the other tensors. */
   readonly presets: readonly { readonly label: string; readonly options: PlanOptions }[];
 }
-
-/** A request. `options` are without a size. */
-export type SizeQuestion =
-  | {
-      readonly kind: 'measure';
-      readonly files: readonly File[];
-      readonly options: PlanOptions;
-      readonly view: SizeView;
-    }
-  | { readonly kind: 'view'; readonly view: SizeView }
-  | {
-      readonly kind: 'fit';
-      readonly id: number;
-      readonly options: PlanOptions;
-      readonly bytes: number;
-      /** Names of tensors that stay as they are. */
-      readonly kept: readonly string[];
-    };
-
-export type SizeAnswer =
-  | { readonly kind: 'progress'; readonly bytesDone: number; readonly bytesTotal: number }
-  | { readonly kind: 'measured'; readonly sizes: SizeCurve }
-  | { readonly kind: 'fit'; readonly id: number; readonly fit: Fit }
-  | ({ readonly kind: 'failed'; readonly id?: number } & Failure);
 
 let files: readonly File[] = [];
 let table: TypeTable | undefined;
@@ -87,14 +63,6 @@ function without({ tensors, ...rest }: TypeTable, kept: readonly string[]): Type
   };
 }
 
-async function measure({ files: given, options, view }: SizeQuestion & { kind: 'measure' }): Promise<SizeCurve> {
-  files = given;
-  const onProgress = ({ bytesDone, bytesTotal }: { bytesDone: number; bytesTotal: number }) =>
-    answer({ kind: 'progress', bytesDone, bytesTotal });
-  table = await measureTypes([...files], { ...options, workers: 0, onProgress });
-  return show(view);
-}
-
 async function show({ kept, presets }: SizeView): Promise<SizeCurve> {
   if (table === undefined) throw new TypeError('nothing was measured yet');
   const known = without(table, kept);
@@ -104,8 +72,17 @@ async function show({ kept, presets }: SizeView): Promise<SizeCurve> {
   return { kind: 'measured', curve, tensors, marks: await marksOf(known, presets) };
 }
 
+/** A size to fit. */
+interface FitQuestion {
+  /** Options without a size. */
+  readonly options: PlanOptions;
+  readonly bytes: number;
+  /** Names of tensors that stay as they are. */
+  readonly kept: readonly string[];
+}
+
 /** The types for a size. Headers may be larger than the table says; then the tensors have less room, as `planModel` has it. */
-async function typesFor({ options, bytes, kept }: SizeQuestion & { kind: 'fit' }): Promise<Fit> {
+async function typesFor({ options, bytes, kept }: FitQuestion): Promise<Fit> {
   if (table === undefined) throw new TypeError('nothing was measured yet');
   const known = without(table, kept);
   for (let size = bytes; ; ) {
@@ -121,16 +98,23 @@ async function typesFor({ options, bytes, kept }: SizeQuestion & { kind: 'fit' }
   }
 }
 
-const answer = (message: SizeAnswer) => self.postMessage(message);
-
-self.onmessage = ({ data }: MessageEvent<SizeQuestion>) => {
-  const work =
-    data.kind === 'fit'
-      ? typesFor(data).then((found) => answer({ kind: 'fit', id: data.id, fit: found }))
-      : (data.kind === 'measure' ? measure(data) : show(data.view)).then((sizes) =>
-          answer({ kind: 'measured', sizes }),
-        );
-  work.catch((error: unknown) => {
-    answer({ kind: 'failed', ...('id' in data && { id: data.id }), ...failureOf(error) });
-  });
+const calls = {
+  /** Measures a model. `options` are without a size. */
+  async measure(
+    question: { readonly files: readonly File[]; readonly options: PlanOptions; readonly view: SizeView },
+    onProgress: (step: { bytesDone: number; bytesTotal: number }) => void,
+  ): Promise<SizeCurve> {
+    files = question.files;
+    table = await measureTypes([...files], {
+      ...question.options,
+      workers: 0,
+      onProgress: ({ bytesDone, bytesTotal }) => onProgress({ bytesDone, bytesTotal }),
+    });
+    return show(question.view);
+  },
+  view: show,
+  fit: typesFor,
 };
+export type SizeCalls = typeof calls;
+
+answerCalls(calls);

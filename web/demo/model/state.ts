@@ -84,6 +84,11 @@ export interface State {
   readonly fit: Fit | undefined;
 }
 
+/** The state while a model is open. */
+export type OpenState = State & { readonly model: ModelFile; readonly choice: ModelChoice };
+
+export const isOpen = (state: State): state is OpenState => state.model !== undefined && state.choice !== undefined;
+
 export const initialState: State = {
   opening: undefined,
   model: undefined,

@@ -1,15 +1,16 @@
 // Control *Let data decide*: an importance matrix, or moments for GPTQ, from a file or made here.
+import { callWorker, isEnded } from '../shared/calls.js';
 import { byId, setText } from '../shared/dom.js';
 import type { ModelFile } from '../shared/files.js';
 import { headOf } from '../shared/files.js';
 import { formatBytes } from '../shared/format.js';
 import { announce } from '../shared/live.js';
-import { lostWorker, sentence } from '../shared/problems.js';
+import { sentence } from '../shared/problems.js';
 import { type ChosenStatistics, formatFor, type ModelChoice, takesStatistics } from './choice.js';
 import { inPageWords } from './explain.js';
-import { errorOf } from './failure.js';
+import { packageError } from './failure.js';
 import { isSaving, type State } from './state.js';
-import type { StatisticsAnswer, StatisticsQuestion } from './statistics-worker.js';
+import type { StatisticsCalls } from './statistics-worker.js';
 
 /** Most tokens of the built-in text. */
 const tokens = 4096;
@@ -44,8 +45,11 @@ class StatisticsPanel {
   readonly #problem = byId('data-problem', HTMLElement);
   readonly #choose: (choice: ModelChoice) => void;
   readonly #current: () => State;
-  /** Set while statistics are being made. */
-  #worker: Worker | undefined;
+  readonly #worker = callWorker<StatisticsCalls>(
+    () => new Worker(new URL('./statistics-worker.ts', import.meta.url), { type: 'module' }),
+    { work: 'runs the model', errorOf: packageError },
+  );
+  #works = false;
   #share = 0;
   /** Statistics that were made during a save. */
   #waiting: ChosenStatistics | undefined;
@@ -84,7 +88,7 @@ class StatisticsPanel {
     byId('data-field', HTMLElement).hidden = !takesStatistics(formatFor(model, choice.to), choice.to);
     // A model of ONNX would take the runtime as well.
     const isMakeable = outputs?.takesTexts === true && !outputs.takesArrays && hasTokenizer(model);
-    const works = this.#worker !== undefined;
+    const works = this.#works;
     const words = works
       ? `The model reads a story: ${Math.floor(this.#share * 100)}\u00a0%`
       : wordsOf(choice.statistics, isMakeable);
@@ -108,43 +112,39 @@ class StatisticsPanel {
   }
 
   #stop(): void {
-    this.#worker?.terminate();
-    this.#worker = undefined;
+    this.#worker.end();
+    this.#works = false;
   }
 
   /** Starts the work, or stops it. */
   #toggle(wantsMoments: boolean): void {
     const { model } = this.#current();
     if (model === undefined) return;
-    if (this.#worker === undefined) this.#start(model, wantsMoments);
+    if (!this.#works) void this.#start(model, wantsMoments);
     else this.#stop();
     this.draw(this.#current());
   }
 
-  #start(model: ModelFile, wantsMoments: boolean): void {
+  async #start(model: ModelFile, wantsMoments: boolean): Promise<void> {
     setText(this.#problem, '');
     this.#share = 0;
-    const worker = new Worker(new URL('./statistics-worker.ts', import.meta.url), { type: 'module' });
-    this.#worker = worker;
-    const fail = (message: string) => {
+    this.#works = true;
+    const question = { files: model.files, tokenizer: [], text: undefined, tokens, wantsMoments };
+    try {
+      const blob = await this.#worker.call('make', question, (share) => {
+        this.#share = share;
+        this.draw(this.#current());
+      });
       this.#stop();
-      setText(this.#problem, sentence(message));
-      this.draw(this.#current());
-    };
-    worker.onerror = () => fail(lostWorker('runs the model'));
-    worker.onmessage = ({ data }: MessageEvent<StatisticsAnswer>) => {
-      if (data.kind === 'failed') return fail(inPageWords(errorOf(data)));
-      if (data.kind === 'progress') this.#share = data.share;
-      else {
-        this.#stop();
-        const name = wantsMoments ? 'story.moments.safetensors' : 'story.imatrix.gguf';
-        this.#take({ file: new File([data.blob], name), method: wantsMoments ? 'gptq' : 'importance' }, model);
-        announce(`${name} is used`, 0);
-      }
-      this.draw(this.#current());
-    };
-    const question: StatisticsQuestion = { files: model.files, tokenizer: [], text: undefined, tokens, wantsMoments };
-    worker.postMessage(question);
+      const name = wantsMoments ? 'story.moments.safetensors' : 'story.imatrix.gguf';
+      this.#take({ file: new File([blob], name), method: wantsMoments ? 'gptq' : 'importance' }, model);
+      announce(`${name} is used`, 0);
+    } catch (error) {
+      if (isEnded(error)) return;
+      this.#stop();
+      setText(this.#problem, sentence(inPageWords(error)));
+    }
+    this.draw(this.#current());
   }
 }
 

@@ -1,24 +1,17 @@
 // Runs a language model on a text, and collects how much each column of its weights is used. It is started for one request, and ended to
 // cancel it.
 import { calibrateModel, ScalepointError } from 'scalepoint/model';
-import { type Failure, failureOf } from './failure.js';
+import { answerCalls } from '../shared/calls.js';
 import { idsOf, type TextQuestion } from './ids.js';
 import { chunkTokens } from './outputs.js';
 import { savingWorkers } from './workers.js';
 
-/** A request. @param wantsMoments true for the moments of GPTQ, false for an importance matrix */
-export interface StatisticsQuestion extends TextQuestion {
+/** A question. @param wantsMoments true for the moments of GPTQ, false for an importance matrix */
+interface StatisticsQuestion extends TextQuestion {
   readonly wantsMoments: boolean;
 }
 
-export type StatisticsAnswer =
-  | { readonly kind: 'progress'; readonly share: number }
-  | { readonly kind: 'made'; readonly blob: Blob }
-  | ({ readonly kind: 'failed' } & Failure);
-
-const answer = (message: StatisticsAnswer) => self.postMessage(message);
-
-async function make(question: StatisticsQuestion): Promise<void> {
+async function make(question: StatisticsQuestion, onProgress: (share: number) => void): Promise<Blob> {
   const { files, wantsMoments } = question;
   const ids = await idsOf(question);
   const work = (workers: number) =>
@@ -27,7 +20,7 @@ async function make(question: StatisticsQuestion): Promise<void> {
       chunkSize: Math.min(chunkTokens, ids.length),
       moments: wantsMoments,
       workers,
-      onProgress: ({ done, total }) => answer({ kind: 'progress', share: done / Math.max(1, total) }),
+      onProgress: ({ done, total }) => onProgress(done / Math.max(1, total)),
     });
   // Without workers of its own, this one does the work.
   const made = await work(savingWorkers).catch((error: unknown) => {
@@ -35,9 +28,10 @@ async function make(question: StatisticsQuestion): Promise<void> {
     return work(0);
   });
   const { moments } = made;
-  answer({ kind: 'made', blob: await (wantsMoments && moments !== undefined ? moments.blob() : made.blob()) });
+  return wantsMoments && moments !== undefined ? moments.blob() : made.blob();
 }
 
-self.onmessage = ({ data }: MessageEvent<StatisticsQuestion>) => {
-  make(data).catch((error: unknown) => answer({ kind: 'failed', ...failureOf(error) }));
-};
+const calls = { make };
+export type StatisticsCalls = typeof calls;
+
+answerCalls(calls);

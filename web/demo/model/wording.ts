@@ -1,6 +1,9 @@
 // Durations, closeness and reports as text.
 import type { TensorReport } from 'scalepoint/model';
+import type { Preset } from '../../src/tooling.js';
 import { formatDecibels } from '../shared/format.js';
+
+export const presetTitles: Readonly<Record<Preset, string>> = { small: 'Small', balanced: 'Balanced', safe: 'Safe' };
 
 /** A duration for people: `0.4 s`, `1 min 5 s`. */
 export function formatSeconds(seconds: number): string {

@@ -2,7 +2,7 @@
 import { load, type Scalepoint } from 'scalepoint';
 import { readFloats } from 'scalepoint/model';
 import { readPlanned } from '../../src/tooling.js';
-import { failureText } from '../shared/problems.js';
+import { answerCalls } from '../shared/calls.js';
 import { kindOf, planKind, type RestoredNumbers } from './kinds.js';
 import type { LookAnswer, LookQuestion, Side, WeightPicture } from './look.js';
 
@@ -32,7 +32,7 @@ interface TriedNumbers {
 /** The tensor of the newest question, by the number of numbers that are tried. */
 let tried: { readonly key: string; readonly byLimit: Map<number, TriedNumbers> } | undefined;
 /** The newest question. Answers to earlier ones are dropped. */
-let newest = 0;
+let newest: LookQuestion | undefined;
 
 /** Rows from the middle of a tensor, at most `most` numbers in all. */
 function middleRows(values: Float32Array, width: number, most: number): Float32Array {
@@ -201,8 +201,6 @@ function answer(sp: Scalepoint, question: LookQuestion, numbers: TriedNumbers): 
   const reach = Math.max(a.reach, b.reach) || 1;
   const withBins = (side: Side) => ({ ...side, errors: binsOf(side.errors, -reach, reach) });
   return {
-    id: question.id,
-    key: question.key,
     numbers: all.length,
     exact: all.length >= question.numbers,
     stretch,
@@ -221,22 +219,22 @@ function answer(sp: Scalepoint, question: LookQuestion, numbers: TriedNumbers): 
 
 const pause = () => new Promise((done) => setTimeout(done));
 
-async function look(question: LookQuestion): Promise<void> {
-  core ??= load({ blocks: true });
-  const sp = await core;
-  for (const limit of question.numbers > quickNumbers ? [quickNumbers, mostNumbers] : [mostNumbers]) {
-    if (question.id !== newest) return;
-    const numbers = await numbersFor(question, limit);
-    if (question.id !== newest) return;
-    self.postMessage(answer(sp, question, numbers));
-    // A newer question may have come.
-    await pause();
-  }
-}
-
-self.onmessage = ({ data }: MessageEvent<LookQuestion>) => {
-  newest = data.id;
-  look(data).catch((error: unknown) => {
-    self.postMessage({ id: data.id, key: data.key, message: failureText(error) });
-  });
+const calls = {
+  /** Answers with quick numbers first, then with all that are tried. A newer question ends it. */
+  async look(question: LookQuestion, onProgress: (answer: LookAnswer) => void): Promise<void> {
+    newest = question;
+    core ??= load({ blocks: true });
+    const sp = await core;
+    for (const limit of question.numbers > quickNumbers ? [quickNumbers, mostNumbers] : [mostNumbers]) {
+      if (question !== newest) return;
+      const numbers = await numbersFor(question, limit);
+      if (question !== newest) return;
+      onProgress(answer(sp, question, numbers));
+      // A newer question may have come.
+      await pause();
+    }
+  },
 };
+export type LookCalls = typeof calls;
+
+answerCalls(calls);

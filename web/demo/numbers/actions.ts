@@ -14,7 +14,7 @@ export function startActions(client: Client, state: State): void {
   byId('download', HTMLButtonElement).addEventListener('click', async () => {
     try {
       const own = state.settings.data === 'own' ? state.own?.id : undefined;
-      const { bytes, name } = await client.pack({ settings: state.settings, own });
+      const { bytes, name } = await client.call('pack', { settings: state.settings, own });
       download(new Blob([bytes]), name);
     } catch (error) {
       showProblem('settings', { title: 'There is nothing to save', text: `${messageOf(error)}.` });

@@ -1,6 +1,7 @@
 // The state of the worker: the core, the visitor's data, and the last results. Only plain data leave it.
 
 import type { Scalepoint } from 'scalepoint';
+import { type Failure, failureOf } from '../shared/calls.js';
 import { quantizeUneven } from './codes.js';
 import { viewOf } from './compute.js';
 import { type DataFacts, type DataSet, generatedData, type Statistics, statisticsOf, textData } from './data.js';
@@ -8,7 +9,7 @@ import { type Evaluation, evaluate, quantize } from './evaluate.js';
 import type { TensorFile } from './files.js';
 import { type Comma, type CommaQuestion, readText } from './numbers.js';
 import { dtypeOf, type Settings } from './settings.js';
-import type { Failure, NumbersView, ViewRequest } from './view.js';
+import type { NumbersView, ViewRequest } from './view.js';
 
 /** Data that the engine holds, without the numbers. */
 export type HeldData = DataFacts & { readonly id: number };
@@ -38,15 +39,6 @@ export type FileAnswer =
 /** True if two settings give the same codes. The part on display and the scale of the counts do not matter. */
 const quantizesAlike = (a: Settings, b: Settings) =>
   JSON.stringify({ ...a, part: 0, logCounts: false }) === JSON.stringify({ ...b, part: 0, logCounts: false });
-
-/** A thrown value as it travels between threads. */
-export function failureOf(error: unknown): Failure {
-  const { code, message } = error as { code?: unknown; message?: unknown };
-  return {
-    message: typeof message === 'string' ? message : String(error),
-    ...(typeof code === 'string' && { code }),
-  };
-}
 
 /** The calls that the page may make. */
 export class NumbersEngine {

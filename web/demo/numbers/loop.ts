@@ -68,7 +68,7 @@ export class Loop {
   };
 
   #ask(limit: number, open: readonly Section[]): Promise<NumbersView> {
-    return this.#client.view(wishOf(this.#state, limit, open));
+    return this.#client.call('view', wishOf(this.#state, limit, open));
   }
 
   #quickSections(): readonly Section[] {

@@ -118,7 +118,7 @@ async function start(): Promise<void> {
   startSite();
   try {
     const client = startClient();
-    showCore(await client.ready);
+    showCore(await client.call('facts', undefined));
     startPage(client);
   } catch (error) {
     setText(byId('summary', HTMLElement), '');

@@ -1,11 +1,11 @@
+import { WorkerError } from '../shared/calls.js';
 import { byId, html, setText } from '../shared/dom.js';
 import { startDropping } from '../shared/drop.js';
-import { FileError } from '../shared/file-error.js';
 import { formatBytes, formatMany, formatShape } from '../shared/format.js';
 import { takeFiles } from '../shared/handover.js';
 import { asSentence, messageOf, type PageProblem } from '../shared/problems.js';
 import { sampleFile } from '../shared/sample.js';
-import { type Client, WorkerError } from './client.js';
+import type { Client } from './client.js';
 import { countOf } from './data.js';
 import type { FileAnswer, HeldData, TextAnswer } from './engine.js';
 import type { Comma, CommaQuestion } from './numbers.js';
@@ -86,7 +86,7 @@ function replace(panel: Panel, slot: 'fileData' | 'textData', data: HeldData): v
   panel.lastOwn = slot === 'fileData' ? 'file' : 'text';
   panel.events.onProblem(undefined);
   panel.events.onData(data);
-  if (old !== undefined) void panel.client.drop(old.id);
+  if (old !== undefined) void panel.client.call('drop', old.id);
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ text
@@ -133,7 +133,7 @@ function readText(panel: Panel): Promise<void> {
   return attempt(
     panel,
     'the text',
-    () => panel.client.text(text, comma),
+    () => panel.client.call('text', { text, comma }),
     (answer) => {
       ask(panel, answer.kind === 'question' ? answer.question : undefined);
       setText(byId('text-hint', HTMLElement), tellText(answer, comma));
@@ -206,7 +206,7 @@ function startFiles(panel: Panel): void {
     void attempt(
       panel,
       name,
-      () => panel.client.tensor(index),
+      () => panel.client.call('tensor', index),
       (data) => replace(panel, 'fileData', data),
     );
   });
@@ -214,7 +214,7 @@ function startFiles(panel: Panel): void {
     attempt(
       panel,
       files.map(({ name }) => name).join(', '),
-      () => panel.client.files(files),
+      () => panel.client.call('files', files),
       (opened) => useFiles(panel, list, opened),
     );
   byId('choose', HTMLButtonElement).addEventListener('click', () => picker.click());
@@ -269,12 +269,13 @@ export function startSources(client: Client, events: SourceEvents): Sources {
 
 /** Explains why a file could not be used. */
 function explainFile(error: unknown, what: string): PageProblem {
-  const known = error instanceof FileError || (error instanceof WorkerError && error.isFileError);
-  if (known) return { title: 'That cannot be read here', text: error.message };
+  // The worker has its own class of file errors, and sends their name.
+  if (error instanceof Error && error.name === 'FileError')
+    return { title: 'That cannot be read here', text: error.message };
   if (error instanceof TypeError && /fetch/i.test(error.message)) {
     return { title: `Could not load ${what}`, text: 'The connection failed. Try again, or drop a file of your own.' };
   }
-  const { tensor, byteOffset } = error instanceof WorkerError ? error.details : {};
+  const { tensor, byteOffset } = error instanceof WorkerError ? error : {};
   const where = [
     typeof tensor === 'string' ? `tensor ${tensor}` : '',
     typeof byteOffset === 'number' ? `byte ${byteOffset}` : '',

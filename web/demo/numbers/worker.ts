@@ -1,42 +1,29 @@
 // Computes for the page, so that it never waits.
-
 import { load } from 'scalepoint';
-import { failureOf, NumbersEngine } from './engine.js';
+import { answerCalls } from '../shared/calls.js';
+import type { CoreFacts } from '../shared/site.js';
+import { NumbersEngine } from './engine.js';
+import type { Comma } from './numbers.js';
+import type { ViewRequest } from './view.js';
 
-/** A call of the page. */
-export interface PageCall {
-  readonly id: number;
-  readonly name: 'view' | 'text' | 'files' | 'tensor' | 'drop' | 'pack';
-  readonly values: readonly unknown[];
-}
+const core = load({ blocks: true });
+const engine = core.then((loaded) => new NumbersEngine(loaded));
+// Each call reports the failure.
+engine.catch(() => {});
 
-/** A message to the page. The first one, with id 0, says that the core is loaded. */
-export type WorkerReply =
-  | { readonly id: number; readonly value: unknown }
-  | {
-      readonly id: number;
-      readonly error: ReturnType<typeof failureOf> & { readonly isFileError: boolean; details: unknown };
-    };
-
-const errorReply = (id: number, error: unknown): WorkerReply => {
-  const { name, tensor, byteOffset } = error as { name?: unknown; tensor?: unknown; byteOffset?: unknown };
-  return { id, error: { ...failureOf(error), isFileError: name === 'FileError', details: { tensor, byteOffset } } };
+const calls = {
+  /** Settles when the core is loaded. */
+  async facts(): Promise<CoreFacts> {
+    const { version, simd, buildId } = await core;
+    return { version, simd, buildId };
+  },
+  view: async (wish: ViewRequest) => (await engine).view(wish),
+  text: async ({ text, comma }: { text: string; comma: Comma | undefined }) => (await engine).text(text, comma),
+  files: async (files: readonly File[]) => (await engine).files(files),
+  tensor: async (index: number) => (await engine).tensor(index),
+  drop: async (id: number) => (await engine).drop(id),
+  pack: async (wish: Pick<ViewRequest, 'settings' | 'own'>) => (await engine).pack(wish),
 };
+export type NumbersCalls = typeof calls;
 
-const engine = load({ blocks: true }).then((core) => {
-  self.postMessage({
-    id: 0,
-    value: { version: core.version, simd: core.simd, buildId: core.buildId },
-  } satisfies WorkerReply);
-  return new NumbersEngine(core);
-});
-engine.catch((error: unknown) => self.postMessage(errorReply(0, error)));
-
-self.onmessage = async ({ data: { id, name, values } }: MessageEvent<PageCall>) => {
-  try {
-    const target = (await engine) as unknown as Record<PageCall['name'], (...values: readonly unknown[]) => unknown>;
-    self.postMessage({ id, value: await target[name](...values) } satisfies WorkerReply);
-  } catch (error) {
-    self.postMessage(errorReply(id, error));
-  }
-};
+answerCalls(calls);

@@ -1,8 +1,7 @@
 import type { Scalepoint, VectorIndex, VectorMetric } from 'scalepoint';
 import { nextTask } from '../../src/tooling.js';
-import { failureText } from '../shared/problems.js';
 import { makeVectors, type VectorSet } from './made.js';
-import { type DataFacts, type Figures, figuresKey, type Picture, pictureKey, type SearchReply } from './messages.js';
+import { type DataFacts, type Figures, figuresKey, type Picture, pictureKey, type SearchStep } from './messages.js';
 import { readVectors } from './read.js';
 import { defaults, dimsOf, factors, type Settings, widths } from './settings.js';
 
@@ -40,11 +39,9 @@ const dot = (a: Float32Array, from: number, b: Float32Array) => {
 /** Computes for the page, one thing after the other, what it wants first. */
 export class SearchEngine {
   readonly #core: Scalepoint;
-  readonly #say: (reply: SearchReply) => void;
+  #say: (step: SearchStep) => void = () => {};
   #held: Held | undefined;
   #wanted: Settings = defaults;
-  /** Grows with each opened file: what was begun for those before ends. */
-  #turn = 0;
   #running = false;
   /** The indexes of one metric and number of elements, by their bits. */
   readonly #indexes = new Map<number, VectorIndex>();
@@ -54,46 +51,37 @@ export class SearchEngine {
   readonly #truth = new Map<VectorMetric, readonly Uint32Array[]>();
   #rowBytes = 0;
 
-  constructor(core: Scalepoint, say: (reply: SearchReply) => void) {
+  constructor(core: Scalepoint) {
     this.#core = core;
-    this.#say = say;
   }
 
-  want(settings: Settings): void {
+  /** Measures settings first. Settles once all are measured, or at once while another call measures. */
+  want(settings: Settings, say: (step: SearchStep) => void): Promise<void> {
     this.#wanted = settings;
-    void this.#run();
+    return this.#run(say);
   }
 
-  /** Reads or makes vectors. */
-  async open(file: File | undefined): Promise<void> {
-    const turn = ++this.#turn;
-    this.#held = undefined;
+  /** Reads or makes vectors, and measures them. An engine opens vectors once. */
+  async open(file: File | undefined, settings: Settings, say: (step: SearchStep) => void): Promise<void> {
+    const { version, simd, buildId } = this.#core;
+    say({ kind: 'core', facts: { version, simd, buildId } });
+    this.#wanted = settings;
+    this.#say = say;
     const words = file === undefined ? 'Making vectors' : `Reading ${file.name}`;
-    const done = (share: number) => this.#say({ kind: 'doing', words, share });
+    const done = (share: number) => say({ kind: 'doing', words, share });
     done(0);
     await nextTask();
     const made = file === undefined;
     const { left, ...all } = made
       ? { ...makeVectors(madeCount + mostQueries, madeDimension, done), left: 0 }
       : await readVectors(file, done);
-    if (turn !== this.#turn) return;
-    this.#forget();
-    const held = await this.#hold(all, turn);
-    if (held === undefined) return;
-    this.#held = held;
-    this.#say({ kind: 'data', facts: { ...this.#factsOf(held), made, left } });
-    void this.#run();
-  }
-
-  #forget(): void {
-    for (const index of this.#indexes.values()) index.dispose();
-    this.#indexes.clear();
-    this.#said.clear();
-    this.#truth.clear();
+    this.#held = await this.#hold(all);
+    say({ kind: 'data', facts: { ...this.#factsOf(this.#held), made, left } });
+    await this.#run(say);
   }
 
   /** Takes the last vectors as queries, and compares them with all others. */
-  async #hold({ values, count: all, dimension, name }: VectorSet, turn: number): Promise<Held | undefined> {
+  async #hold({ values, count: all, dimension, name }: VectorSet): Promise<Held> {
     const asked = Math.min(mostQueries, Math.floor(all / 5));
     const count = all - asked;
     const queries = Array.from({ length: asked }, (_, i) =>
@@ -117,7 +105,6 @@ export class SearchEngine {
       for (const [i, list] of products.entries()) list.set(found.subarray(i * rows, (i + 1) * rows), row);
       this.#say({ kind: 'doing', words: 'Searching exactly, to compare', share: row / count });
       await nextTask();
-      if (turn !== this.#turn) return undefined;
     }
     const squares = Float64Array.from({ length: count }, (_, i) => {
       const from = i * dimension;
@@ -162,14 +149,12 @@ export class SearchEngine {
   }
 
   /** Does the next thing, until nothing is left to do. */
-  async #run(): Promise<void> {
+  async #run(say: (step: SearchStep) => void): Promise<void> {
     if (this.#running) return;
     this.#running = true;
+    this.#say = say;
     try {
       while (this.#held !== undefined && this.#step(this.#held)) await nextTask();
-    } catch (error) {
-      this.#held = undefined;
-      this.#say({ kind: 'failed', text: failureText(error) });
     } finally {
       this.#running = false;
     }
@@ -204,7 +189,6 @@ export class SearchEngine {
       for (const factor of factors) if (figuresOf({ ...wanted, bits, factor })) return true;
       if (pictureOf({ ...wanted, bits })) return true;
     }
-    this.#say({ kind: 'rest' });
     return false;
   }
 

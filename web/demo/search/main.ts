@@ -1,9 +1,10 @@
+import { callWorker, isEnded } from '../shared/calls.js';
 import { copy } from '../shared/copy.js';
 import { byId, html, onResize, setText } from '../shared/dom.js';
 import { startDropping } from '../shared/drop.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { announce } from '../shared/live.js';
-import { lostWorker, sentence } from '../shared/problems.js';
+import { failureText, sentence } from '../shared/problems.js';
 import { showCore, startSite } from '../shared/site.js';
 import {
   type DataFacts,
@@ -13,11 +14,11 @@ import {
   type Picture,
   type PictureKey,
   pictureKey,
-  type SearchReply,
-  type SearchRequest,
+  type SearchStep,
 } from './messages.js';
 import { drawPicture } from './picture.js';
 import { defaults, dimsOf, factors, linkOf, metrics, parts, readLink, type Settings, widths } from './settings.js';
+import type { SearchCalls } from './worker.js';
 
 /** Results of a query. */
 const k = 10;
@@ -171,34 +172,26 @@ function redraw(): void {
 
 // ------------------------------------------------------------------------------------------------------------------------- worker
 
-let worker: Worker | undefined;
+const worker = callWorker<SearchCalls>(() => new Worker(new URL('./worker.ts', import.meta.url), { type: 'module' }), {
+  work: 'searches',
+  onLost: fail,
+});
 
-function send(request: SearchRequest): void {
-  worker?.postMessage(request);
+function hear(step: SearchStep): void {
+  if (step.kind === 'core') showCore(step.facts);
+  else if (step.kind === 'doing') state.doing = step;
+  else if (step.kind === 'data') state.data = step.facts;
+  else if (step.kind === 'figures') {
+    state.figures.set(step.key, step.figures);
+    if (step.key === figuresKey(settled())) say(step.figures);
+  } else state.pictures.set(step.key, step.picture);
+  redraw();
 }
 
-/** Starts a worker, in place of one that failed. */
-function startWorker(): void {
-  worker?.terminate();
-  worker = new Worker(new URL('./worker.ts', import.meta.url), { type: 'module' });
-  worker.onerror = (event) => hear({ kind: 'failed', text: event.message || lostWorker('searches') });
-  worker.onmessage = ({ data }: MessageEvent<SearchReply>) => hear(data);
-  send({ kind: 'want', settings: state.settings });
-}
-
-function hear(reply: SearchReply): void {
-  if (reply.kind === 'core') showCore(reply.facts);
-  else if (reply.kind === 'doing') state.doing = reply;
-  else if (reply.kind === 'data') state.data = reply.facts;
-  else if (reply.kind === 'figures') {
-    state.figures.set(reply.key, reply.figures);
-    if (reply.key === figuresKey(settled())) say(reply.figures);
-  } else if (reply.kind === 'picture') state.pictures.set(reply.key, reply.picture);
-  else if (reply.kind === 'failed') {
-    state.problem = reply.text;
-    worker?.terminate();
-    worker = undefined;
-  }
+function fail(error: unknown): void {
+  if (isEnded(error)) return;
+  state.problem = failureText(error);
+  worker.end();
   redraw();
 }
 
@@ -214,8 +207,8 @@ function open(file?: File): void {
   state.figures.clear();
   state.pictures.clear();
   // Ending the worker stops its work and frees its memory.
-  startWorker();
-  send({ kind: 'open', file });
+  worker.end();
+  worker.call('open', { file, settings: state.settings }, hear).catch(fail);
   redraw();
 }
 
@@ -228,7 +221,7 @@ function link(): void {
 
 function change(part: Partial<Settings>): void {
   state.settings = { ...state.settings, ...part };
-  send({ kind: 'want', settings: state.settings });
+  if (state.problem === undefined) worker.call('want', state.settings, hear).catch(fail);
   const known = state.figures.get(figuresKey(settled()));
   if (known !== undefined) say(known);
   redraw();

@@ -41,18 +41,10 @@ export const figuresKey = ({ metric, part, bits, factor }: Settings): FiguresKey
 export const pictureKey = ({ metric, part, bits, query }: Settings): PictureKey =>
   `picture ${metric} ${part} ${bits} ${query}`;
 
-/** A message to the worker. Vectors of a file replace those before; without a file they are made. */
-export type SearchRequest =
-  | { readonly kind: 'open'; readonly file?: File | undefined }
-  | { readonly kind: 'want'; readonly settings: Settings };
-
-/** A message from the worker. */
-export type SearchReply =
+/** A step of the work. */
+export type SearchStep =
   | { readonly kind: 'core'; readonly facts: CoreFacts }
   | { readonly kind: 'doing'; readonly words: string; readonly share: number }
   | { readonly kind: 'data'; readonly facts: DataFacts }
   | { readonly kind: 'figures'; readonly key: FiguresKey; readonly figures: Figures }
-  | { readonly kind: 'picture'; readonly key: PictureKey; readonly picture: Picture }
-  /** All settings of the metric and the elements that are searched were measured. */
-  | { readonly kind: 'rest' }
-  | { readonly kind: 'failed'; readonly text: string };
+  | { readonly kind: 'picture'; readonly key: PictureKey; readonly picture: Picture };

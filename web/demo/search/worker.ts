@@ -1,24 +1,25 @@
 // Searches for the page, so that it never waits.
 import { load } from 'scalepoint';
-import { failureText } from '../shared/problems.js';
+import { answerCalls } from '../shared/calls.js';
 import { SearchEngine } from './engine.js';
-import type { SearchReply, SearchRequest } from './messages.js';
+import type { SearchStep } from './messages.js';
+import type { Settings } from './settings.js';
 
-const say = (reply: SearchReply) => self.postMessage(reply);
-const fail = (error: unknown) => say({ kind: 'failed', text: failureText(error) });
+type Say = (step: SearchStep) => void;
 
-const engine = load({ index: true }).then((core) => {
-  say({ kind: 'core', facts: { version: core.version, simd: core.simd, buildId: core.buildId } });
-  return new SearchEngine(core, say);
-});
-engine.catch(fail);
+const engine = load({ index: true }).then((core) => new SearchEngine(core));
+// Each call reports the failure.
+engine.catch(() => {});
 
-self.onmessage = async ({ data }: MessageEvent<SearchRequest>) => {
-  try {
-    const made = await engine;
-    if (data.kind === 'want') made.want(data.settings);
-    else await made.open(data.file);
-  } catch (error) {
-    fail(error);
-  }
+const calls = {
+  /** Reads the vectors of a file, or makes some without one, and measures until all settings are. */
+  async open(question: { readonly file: File | undefined; readonly settings: Settings }, say: Say): Promise<void> {
+    const { file, settings } = question;
+    await (await engine).open(file, settings, say);
+  },
+  /** Measures these settings first. */
+  want: async (settings: Settings, say: Say): Promise<void> => (await engine).want(settings, say),
 };
+export type SearchCalls = typeof calls;
+
+answerCalls(calls);

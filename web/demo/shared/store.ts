@@ -3,6 +3,8 @@ export interface Store<State> {
   get(): State;
   /** Replaces some members. The page is drawn with the next frame. */
   set(change: Partial<State>): void;
+  /** Draws at once. */
+  draw(): void;
 }
 
 /**
@@ -19,6 +21,7 @@ export function createStore<State extends object>(
   // Another page may take the place of this one in the document.
   const main = document.querySelector('main');
   const redraw = () => {
+    cancelAnimationFrame(frame);
     frame = 0;
     if (main?.isConnected === false) return;
     const before = drawn;
@@ -27,6 +30,7 @@ export function createStore<State extends object>(
   };
   return {
     get: () => state,
+    draw: redraw,
     set(change) {
       state = { ...state, ...change };
       if (frame === 0) frame = requestAnimationFrame(redraw);

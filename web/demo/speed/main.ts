@@ -1,23 +1,25 @@
 import { load } from 'scalepoint';
+import { callWorker, isEnded } from '../shared/calls.js';
 import { copy } from '../shared/copy.js';
 import { byId } from '../shared/dom.js';
 import { startDroppingElsewhere } from '../shared/drop-elsewhere.js';
 import { announce } from '../shared/live.js';
-import { lostWorker } from '../shared/problems.js';
+import { failureText } from '../shared/problems.js';
 import { showCore, startSite } from '../shared/site.js';
 import { draw } from './draw.js';
 import type { HeadlineTurn } from './headline.js';
 import type { State } from './state.js';
 import { csvOf, markdownOf, textOf } from './texts.js';
-import type { BenchReply, BenchRequest } from './worker.js';
+import type { BenchCalls } from './worker.js';
 
 /** The page: its state, and the worker that measures. */
 class Bench {
   #state: State = { run: 'none', rows: [], length: 'quick' };
-  #worker: Worker | undefined;
+  readonly #worker = callWorker<BenchCalls>(
+    () => new Worker(new URL('./worker.ts', import.meta.url), { type: 'module' }),
+    { work: 'measures' },
+  );
   readonly #main = byId('main', HTMLElement);
-  /** Turns of the headline that is being measured. */
-  #turns: HeadlineTurn[] = [];
 
   get rows(): State['rows'] {
     return this.#state.rows;
@@ -30,50 +32,36 @@ class Bench {
   }
 
   /** Starts a run in a new worker, so that a run before it ends. */
-  start(run: 'first' | 'all'): void {
-    this.#worker?.terminate();
+  async start(run: 'first' | 'all'): Promise<void> {
+    this.#worker.end();
     const { problem: _, ended: __, ...state } = this.#state;
     this.#state = { ...state, run, rows: run === 'all' ? [] : state.rows };
     draw(this.#state);
-    this.#turns = [];
-    const worker = new Worker(new URL('./worker.ts', import.meta.url), { type: 'module' });
-    this.#worker = worker;
-    worker.onerror = (error) => this.#fail(error.message || lostWorker('measures'));
-    worker.onmessage = ({ data }: MessageEvent<BenchReply>) => this.#hear(data);
-    worker.postMessage({
-      quick: run === 'first' || state.length === 'quick',
-      first: run === 'first',
-    } satisfies BenchRequest);
+    // Another page may take the place of this one.
+    const goOn = (act: () => void) => (this.#main.isConnected ? act() : this.#worker.end());
+    try {
+      if (run === 'first') {
+        const turns: HeadlineTurn[] = [];
+        await this.#worker.call('headline', undefined, (turn) => goOn(() => turns.push(turn)));
+        this.#state = { ...this.#state, turns };
+      } else {
+        await this.#worker.call('all', { quick: state.length === 'quick' }, (row) =>
+          goOn(() => this.set({ rows: [...this.#state.rows, row] })),
+        );
+      }
+      this.stop('done');
+      announce(run === 'all' ? 'The benchmark is done.' : (byId('race-title', HTMLElement).textContent ?? ''), 0);
+    } catch (error) {
+      if (isEnded(error)) return;
+      this.#state = { ...this.#state, problem: failureText(error) };
+      this.stop('failed');
+    }
   }
 
   /** Ends the run. */
   stop(ended: NonNullable<State['ended']>): void {
-    this.#worker?.terminate();
-    this.#worker = undefined;
+    this.#worker.end();
     this.set({ run: 'none', ended });
-  }
-
-  #hear(reply: BenchReply): void {
-    // Another page took the place of this one.
-    if (!this.#main.isConnected) {
-      this.#worker?.terminate();
-      return;
-    }
-    if (reply.kind === 'failed') this.#fail(reply.message);
-    else if (reply.kind === 'row') {
-      this.set({ rows: [...this.#state.rows, reply.row] });
-    } else if (reply.kind === 'turn') this.#turns.push(reply.turn);
-    else {
-      const isAll = this.#state.run === 'all';
-      if (!isAll) this.#state = { ...this.#state, turns: this.#turns };
-      this.stop('done');
-      announce(isAll ? 'The benchmark is done.' : (byId('race-title', HTMLElement).textContent ?? ''), 0);
-    }
-  }
-
-  #fail(problem: string): void {
-    this.#state = { ...this.#state, problem };
-    this.stop('failed');
   }
 }
 
@@ -85,9 +73,9 @@ function startButtons(bench: Bench, about: () => string): void {
   });
   form.addEventListener('submit', (event) => {
     event.preventDefault();
-    bench.start('all');
+    void bench.start('all');
   });
-  byId('again', HTMLButtonElement).addEventListener('click', () => bench.start('first'));
+  byId('again', HTMLButtonElement).addEventListener('click', () => void bench.start('first'));
   byId('stop', HTMLButtonElement).addEventListener('click', () => bench.stop('stopped'));
   const onCopy = (id: string, text: () => string, what: string) =>
     byId(id, HTMLButtonElement).addEventListener('click', () => void copy(text(), what));
@@ -103,7 +91,7 @@ async function start(): Promise<void> {
   const bench = new Bench();
   startDroppingElsewhere();
   startButtons(bench, () => `${build}, one thread, ${navigator.userAgent}`);
-  bench.start('first');
+  void bench.start('first');
   try {
     const core = await load({ blocks: true });
     const tier = core.simd ? 'SIMD' : 'scalar';

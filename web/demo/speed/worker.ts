@@ -1,34 +1,14 @@
-import { type BenchResult, type BenchRow, runBench } from 'scalepoint/bench';
-import { failureText } from '../shared/problems.js';
+// Measures for the page: the worker keeps it responsive during a run, and keeps its work out of the measurements.
+import { type BenchRow, runBench } from 'scalepoint/bench';
+import { answerCalls } from '../shared/calls.js';
 import { type HeadlineTurn, headlineFloats, measureHeadline } from './headline.js';
 
-/** Message from the page that starts a run. */
-export interface BenchRequest {
-  readonly quick: boolean;
-  /** The headline only. */
-  readonly first: boolean;
-}
-
-/** Messages to the page. Each row is sent once it is measured; `done` or `failed` comes last. */
-export type BenchReply =
-  | { readonly kind: 'row'; readonly row: BenchRow }
-  | { readonly kind: 'turn'; readonly turn: HeadlineTurn }
-  | { readonly kind: 'done'; readonly result?: BenchResult }
-  | { readonly kind: 'failed'; readonly message: string };
-
-const reply = (message: BenchReply) => self.postMessage(message);
-
-// The worker keeps the page responsive during a run, and keeps work of the page out of the measurements.
-self.onmessage = ({ data }: MessageEvent<BenchRequest>) => {
-  const work: Promise<BenchResult | undefined> = data.first
-    ? measureHeadline((turn) => reply({ kind: 'turn', turn })).then(() => undefined)
-    : runBench({
-        quick: data.quick,
-        ...(data.quick && { size: headlineFloats }),
-        onRow: (row) => reply({ kind: 'row', row }),
-      });
-  work.then(
-    (result) => reply({ kind: 'done', ...(result && { result }) }),
-    (error: unknown) => reply({ kind: 'failed', message: failureText(error) }),
-  );
+const calls = {
+  headline: (_: undefined, onTurn: (turn: HeadlineTurn) => void) => measureHeadline(onTurn),
+  async all({ quick }: { readonly quick: boolean }, onRow: (row: BenchRow) => void): Promise<void> {
+    await runBench({ quick, ...(quick && { size: headlineFloats }), onRow: (row) => onRow(row) });
+  },
 };
+export type BenchCalls = typeof calls;
+
+answerCalls(calls);
