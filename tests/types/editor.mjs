@@ -1,5 +1,5 @@
-// Prints what an editor shows in a program: the completions at each /*C*/, and the hover text behind each /*H*/. Takes the version of
-// TypeScript and the file.
+// Prints what an editor shows in a program: the completions at each /*C*/, the hover text behind each /*H*/, and at each /*N*/ the completions
+// that have no documentation. Takes the version of TypeScript and the file.
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname } from 'node:path';
@@ -9,7 +9,7 @@ const ts = createRequire(import.meta.url)(`typescript-${version}`);
 const marks = [];
 let text = '';
 for (const [i, part] of readFileSync(file, 'utf8')
-  .split(/\/\*([CH])\*\//)
+  .split(/\/\*([CHN])\*\//)
   .entries()) {
   if (i % 2 === 0) text += part;
   else marks.push({ kind: part, at: text.length });
@@ -40,5 +40,8 @@ for (const { kind, at } of marks) {
     return `${ts.displayPartsToString(displayParts)} ${ts.displayPartsToString(documentation)}`.replace(/\s+/g, ' ');
   };
   const completions = () => (service.getCompletionsAtPosition(file, at, {})?.entries ?? []).map(({ name }) => name);
-  console.log(kind === 'H' ? hover() : completions().sort().join(' '));
+  const isPlain = (name) =>
+    (service.getCompletionEntryDetails(file, at, name, {}, undefined, {}, undefined)?.documentation ?? []).length === 0;
+  const plain = () => completions().filter(isPlain);
+  console.log(kind === 'H' ? hover() : (kind === 'N' ? plain() : completions()).sort().join(' '));
 }

@@ -44,6 +44,7 @@ export {
   whole,
   without,
 } from './core/option-problem.js';
+export type { Flag, Words } from './core/schema.js';
 export { show } from './core/show.js';
 export { languageArchitectures, type OutputsKind, outputsKind } from './evaluate/outputs.js';
 export { momentsEnd, rangesEnd } from './evaluate/statistics-output.js';
@@ -53,14 +54,7 @@ export { mostShare } from './formats/held-back.js';
 export { NamePattern } from './formats/name-pattern.js';
 export type { HostReady } from './formats/onnx/run/host.js';
 export { decodeMessage, encodeMessage } from './formats/onnx/run/message.js';
-export {
-  aFile,
-  type Flag,
-  type OptionInfo,
-  type OptionTable,
-  type Sidecar,
-  type Words,
-} from './formats/options.js';
+export { aFile, type FormatOption, type OptionTable, type Sidecar } from './formats/options.js';
 export { formats } from './formats/registry.js';
 export type {
   BackendAnswer,

@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { compareModels, inspectModel, type PlanOptions, planModel, quantizeModel, readTensor } from 'scalepoint/model';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { explainFailure, run } from '../../../web/src/cli/main.js';
-import { rangeError } from '../../../web/src/core/errors.js';
 import { noteOf } from '../../../web/src/core/note.js';
+import { numeric } from '../../../web/src/core/schema.js';
 import { errorsOf } from '../../../web/src/formats/codecs/calls.js';
 import type { Codec, Form } from '../../../web/src/formats/codecs/codec.js';
 import { registerCodec } from '../../../web/src/formats/codecs/registry.js';
@@ -141,6 +141,8 @@ function wholeTensors(tensors: readonly SourceTensor[]): LogicalTensor[] {
   });
 }
 
+const levels = numeric({ whole: true }, { name: 'levels', value: 'N', about: 'steps between 0 and the peak' });
+
 const box: Format<'box', 'share', 'box', BoxOptions, object, BoxModel> = {
   name: 'box',
   label: 'BOX',
@@ -152,19 +154,7 @@ const box: Format<'box', 'share', 'box', BoxOptions, object, BoxModel> = {
   targets: [{ name: 'share', about: 'a byte for each', options: ['levels'] }],
   aliases: {},
   ruleTargets: ['share'],
-  options: optionTable<BoxOptions>({
-    title: 'BOX',
-    entries: {
-      levels: {
-        flags: [{ name: 'levels', value: 'N', about: 'steps between 0 and the peak' }],
-        check(value, name) {
-          if (!Number.isInteger(value)) throw rangeError(name, { kind: 'number', whole: true }, value);
-        },
-        read: ({ levels }) => Number(levels),
-      },
-    },
-    check() {},
-  }),
+  options: optionTable<BoxOptions>('BOX', { levels }, () => {}),
   unit: 'element',
   facts: ({ tensors }) => [`${tensors.length} in the box`],
   magic: [...bytesOf('BOX!')],
@@ -368,7 +358,7 @@ describe('a format and a codec from outside', () => {
     const wrong = await command('plan', path, '--to', 'share', '--levels', 'x');
     expect(wrong).toMatchObject({
       code: 2,
-      stderr: expect.stringMatching(/--levels: expected a whole number, got NaN/),
+      stderr: expect.stringMatching(/--levels: expected a whole number, got "x"/),
     });
     const foreign = await command('plan', path, '--to', 'share', '--pure');
     expect(foreign.stderr).toMatch(/--pure: only for GGUF files/);

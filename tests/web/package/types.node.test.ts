@@ -84,6 +84,8 @@ it.each(['5.4', '5.9'])('editors offer all types and show readable ones in TypeS
     sp.quantize(x, { dtype: '/*C*/' });
     sp.quantize(x, { scheme: 'asymmetric', dtype: '/*C*/' });
     await quantizeModel('x', { to: '/*C*/' });
+    await quantizeModel('x', { to: 'int8', /*C*/ });
+    await quantizeModel('x', { to: 'int8', /*N*/ });
     await quantizeModel('x', { /*H*/to: 'int8' });
     const q = sp./*H*/quantize(x);
     sp./*H*/dequantize(q);
@@ -92,12 +94,14 @@ it.each(['5.4', '5.9'])('editors offer all types and show readable ones in TypeS
     const /*H*/loaded = await loadTensors('x');`,
   );
   const args = [join(root, 'tests/types/editor.mjs'), version, file];
-  const lines = (await promisify(execFile)(process.execPath, args)).stdout.trim().split('\n');
-  const [dtype, also, targets, to, ...hovers] = lines;
+  const lines = (await promisify(execFile)(process.execPath, args)).stdout.trimEnd().split('\n');
+  const [dtype, also, targets, options, withoutDoc, to, ...hovers] = lines;
   expect(dtype?.split(' ')).toEqual([...dtypes].sort());
   expect(also).toBe(dtype);
   const names = modelFormats().flatMap((format) => format.targets.map(({ name }) => name));
   expect(targets?.split(' ')).toEqual(expect.arrayContaining([...names, 'auto']));
+  expect(options?.split(' ')).toEqual(expect.arrayContaining(['search', 'importance', 'shardSize', 'pure', 'config']));
+  expect(withoutDoc).toBe('');
   const described = new Set(to?.split(/[^\w-]+/));
   expect(names.filter((name) => !described.has(name))).toEqual([]);
   expect(hovers.join('\n')).not.toMatch(/ReturnType|Fresh|slice/);

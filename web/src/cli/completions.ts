@@ -1,5 +1,5 @@
 /** Scripts with which shells complete command lines, made of the tables of flags. */
-import { type Flag, formats, type OptionInfo, presets } from '../tooling.js';
+import { type Flag, type FormatOption, formats, presets } from '../tooling.js';
 import {
   benchFlags,
   type CommandFlag,
@@ -39,7 +39,9 @@ function flagsByCommand(): Readonly<Record<CommandName, Flags>> {
     ...quantizeFlags,
     to: { ...quantizeFlags.to, choices: [...new Set(targets)] },
     preset: { ...quantizeFlags.preset, choices: presets },
-    ...flagsOf(tables().flatMap(({ table }) => Object.values(table.entries).flatMap((info: OptionInfo) => info.flags))),
+    ...flagsOf(
+      tables().flatMap(({ table }) => Object.values(table.entries).flatMap((info: FormatOption) => info.flags)),
+    ),
   };
   const converting: readonly string[] = convertingFlags;
   const general = Object.entries<CommandFlag>(quantizeFlags).filter(([name]) => !converting.includes(name));

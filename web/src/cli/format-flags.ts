@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import {
   type Flag,
   type FormatInfo,
+  type FormatOption,
   formats,
-  type OptionInfo,
   type OptionTable,
   type Sidecar,
   type Words,
@@ -60,10 +60,10 @@ export function acceptsTarget({ targets, aliases }: FormatInfo, to: string): boo
 }
 
 /** The options of all formats, by name. Those of the formats that have the target come first. */
-function entries(to: string | undefined): readonly (readonly [name: string, info: OptionInfo])[] {
+function entries(to: string | undefined): readonly (readonly [name: string, info: FormatOption])[] {
   const all = formats();
   const having = to === undefined ? [] : all.filter((format) => acceptsTarget(format, to));
-  const found = new Map<string, OptionInfo>();
+  const found = new Map<string, FormatOption>();
   for (const { options } of [...having, ...all]) {
     for (const [name, info] of Object.entries(options.entries)) if (!found.has(name)) found.set(name, info);
   }
@@ -137,7 +137,7 @@ export async function withTexts(words: Words): Promise<Words> {
   return { ...words, ...texts };
 }
 
-const isGiven = ({ flags }: OptionInfo, words: Words) => flags.some(({ name }) => words[name] !== undefined);
+const isGiven = ({ flags }: FormatOption, words: Words) => flags.some(({ name }) => words[name] !== undefined);
 
 /** True if a target knows an option. The model functions report options that it does not know. */
 export function knows(to: string, option: string): boolean {

@@ -4,8 +4,8 @@ import {
   converters,
   type Flag,
   type FormatInfo,
+  type FormatOption,
   formats,
-  type OptionInfo,
   type OptionTable,
   orList,
   type Preset,
@@ -186,7 +186,7 @@ function pick(...names: (keyof typeof quantizeFlags)[]): Record<string, CommandF
   return Object.fromEntries(names.map((name) => [name, quantizeFlags[name]]));
 }
 
-const optionsIn = (table: OptionTable): readonly OptionInfo[] => Object.values(table.entries);
+const optionsIn = (table: OptionTable): readonly FormatOption[] => Object.values(table.entries);
 
 /** The options of a table. @param sidecars true to include those about files beside the result */
 function tableLines(table: OptionTable, sidecars: boolean): string[] {

@@ -2,10 +2,9 @@
 import { ScalepointError } from '../model.js';
 import {
   type Expected,
-  type Flag,
+  type FormatOption,
   formats,
   type Hint,
-  type OptionInfo,
   type OptionProblem,
   type OptionWords,
   orList,
@@ -34,20 +33,15 @@ const plainFlags: Readonly<Record<string, string>> = {
   'run.samples': 'samples',
 };
 
-function infoOf(name: string): OptionInfo | undefined {
+function infoOf(name: string): FormatOption | undefined {
   return formats().find(({ options }) => Object.hasOwn(options.entries, name))?.options.entries[name];
-}
-
-/** True if a switch alone means the value. */
-function means(info: OptionInfo, flag: Flag, value: unknown): boolean {
-  return flag.value === undefined && info.read({ [flag.name]: true }) === value;
 }
 
 /** A value in a sentence. */
 const valueText = (value: unknown): string => (typeof value === 'object' ? show(value) : String(value));
 
 /** The flags that set the members of an object; undefined for other values. */
-function flagsFor(info: OptionInfo | undefined, value: unknown): string | undefined {
+function flagsFor(info: FormatOption | undefined, value: unknown): string | undefined {
   if (info === undefined || typeof value !== 'object' || value === null) return undefined;
   const members = Object.entries(value);
   const flagOf = (key: string) => info.flags.find(({ member }) => member === key);
@@ -94,7 +88,9 @@ export function commandWordsFor(given: Words, rules: readonly string[] = []): Op
       const info = infoOf(path);
       const flags = values.map((value) => flagsFor(info, value));
       if (flags.every((one) => one !== undefined)) return flags.join(' or ');
-      const switches = values.map((value) => info?.flags.find((flag) => means(info, flag, value)));
+      const switches = values.map((value) =>
+        info?.flags.find((flag) => flag.value === undefined && (flag.means ?? true) === value),
+      );
       if (switches.every((flag) => flag !== undefined)) return switches.map((flag) => `--${flag.name}`).join(' or ');
       return `${flagOf(path) ?? path} ${text}`;
     },

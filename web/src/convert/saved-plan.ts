@@ -2,9 +2,10 @@
 import { checkKeys } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
 import type { Expected } from '../core/option-problem.js';
+import type { Flag } from '../core/schema.js';
 import { show } from '../core/show.js';
 import { NamePattern } from '../formats/name-pattern.js';
-import { type Flag, isMatch, type Rule } from '../formats/options.js';
+import { isMatch, type Rule } from '../formats/options.js';
 import { formats } from '../formats/registry.js';
 import { planNames } from './options.js';
 import type { PlannedTensorInfo } from './plan.js';

@@ -1,8 +1,4 @@
-/**
- * Options of formats: validation, description, and command-line flags. A table has one entry for each option, the single source of all
- * three.
- */
-import type { BlockSearch } from '../core/blocks.js';
+/** Rules, and the options that formats share; core/schema.ts says what an entry is. */
 import { checkKeys } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Hint, mention, ofType, oneOf, without } from '../core/option-problem.js';
@@ -15,6 +11,16 @@ import {
   searchedRangeForm,
   searchOf,
 } from '../core/range.js';
+import {
+  amended,
+  checkTogether,
+  choice,
+  type OptionInfo,
+  type OptionsOf,
+  option,
+  toggle,
+  type Words,
+} from '../core/schema.js';
 import { article } from '../core/show.js';
 import { MatchingWork, NamePattern } from './name-pattern.js';
 
@@ -57,49 +63,6 @@ export type Rule =
       /** Elements that share a scale, if the target leaves a choice. */
       readonly granularity?: ModelGranularity | undefined;
     };
-
-/** An option of formats whose integers have ranges. */
-export interface RangeOptions {
-  /**
-   * safetensors and ONNX, integers: method to find the range of each channel or group, as for arrays. 'mse' uses the scales as stored, and
-   * is never worse than 'min-max'. Channels of more than 2^20 elements (packed with zero points: 2^17) keep the range of all their values.
-   * @defaultValue 'min-max'; safetensors: 'mse' for weights with statistics (`importance`, `moments`)
-   */
-  readonly range?: 'min-max' | SearchedRange | undefined;
-}
-
-/** An option of formats with a search besides that of the usual tool. */
-export interface BlockSearchOptions {
-  /**
-   * GGUF, MLC and integers of MLX: `best` tries more scales than llama-quantize, MLC-LLM or `range: 'mse'` and fits the stored ones, for
-   * smaller errors in the same types and bytes, for GGUF and MLX weighted by the importance of columns if there is a matrix. Every reader
-   * loads the result. A million weights take 0.1 to 0.5 seconds on one core, of MLX up to 2. GGUF types of one to two bits have no such
-   * search.
-   * @defaultValue 'usual': the bytes of llama-quantize, of MLC-LLM, or of MLX
-   */
-  readonly search?: BlockSearch | undefined;
-}
-
-/** An option of formats that read codes of their own results as floats. */
-export interface RequantizeOptions {
-  /**
-   * GGUF, safetensors and MLC: true quantizes weights again that are quantized already, which adds to their errors. In safetensors, codes in
-   * compressed-tensors' layout and other small floats with scales are read as floats, which can also be stored as float16 or bfloat16. Weights that are kept are then stored
-   * as floats, too.
-   * @defaultValue false: such a file is an error
-   */
-  readonly requantize?: boolean | undefined;
-}
-
-/** An option of formats whose tensors hold finite numbers alone. */
-export interface NonFiniteOptions {
-  /**
-   * NaN and infinities of tensors that stay floats. 'error': `NON_FINITE`, unless a rule keeps the tensor. 'keep': written as they are, with a
-   * note. Tensors that become codes must not hold any. In ONNX models, infinities are errors in weights alone, because masks hold them.
-   * @defaultValue 'error'; copies (`to: 'copy'`) keep them
-   */
-  readonly nonFinite?: 'error' | 'keep' | undefined;
-}
 
 /** The patterns of rules whose expressions are text. */
 const patterns = new WeakMap<Rule, NamePattern>();
@@ -167,27 +130,6 @@ export function aFile(label: string): string {
 
 // ------------------------------------------------------------------------------------------------------------------------- tables
 
-/** Arguments of a command line by flag: texts, true for switches, lists for flags that can be repeated. */
-export type Words = Readonly<Record<string, string | boolean | readonly string[] | undefined>>;
-
-/** A command-line flag of an option. */
-export interface Flag {
-  /** Name without the dashes. */
-  readonly name: string;
-  /** Placeholder for its value in the help; undefined for switches. */
-  readonly value?: string;
-  /** True if it can be given several times. */
-  readonly multiple?: boolean;
-  /** True if its value is a file whose text the option takes. `read` gets the text in place of the name. */
-  readonly isText?: boolean;
-  /** Member of the option that it sets, if it sets only one. */
-  readonly member?: string;
-  /** The accepted values, if there are few. */
-  readonly choices?: readonly string[];
-  /** Description in a few words, for the help. */
-  readonly about: string;
-}
-
 /** A JSON file beside a result. Its option holds the present content. */
 export interface Sidecar {
   /** Member of a plan that shows the addition. */
@@ -233,14 +175,8 @@ export interface Sidecar {
   print(value: unknown): string;
 }
 
-/** Description of an option. */
-export interface OptionInfo {
-  /** Flags; empty if the command line lacks the option. */
-  readonly flags: readonly Flag[];
-  /** Checks the value alone. @throws TypeError or RangeError naming the option */
-  check(value: unknown, name: string): void;
-  /** Parses the arguments of its flags. @throws RangeError whose option is the flag, such as `--range` */
-  read(words: Words): unknown;
+/** An option of a format. */
+export interface FormatOption<T = unknown> extends OptionInfo<T> {
   /** The file beside the result, if the option describes one. Such an option does not change the result itself. */
   readonly sidecar?: Sidecar;
 }
@@ -258,69 +194,110 @@ export interface OptionTable {
   /** Heading in the help. */
   readonly title: string;
   /** Options by name. */
-  readonly entries: Readonly<Record<string, OptionInfo>>;
+  readonly entries: Readonly<Record<string, FormatOption>>;
   /** Checks combinations of valid values, and the rules. @throws TypeError or RangeError naming the option */
   check(choices: PlanChoices): void;
 }
 
-/** A table with an entry for every option of a type. */
-export function optionTable<Options extends object>(table: {
-  readonly title: string;
-  readonly entries: { readonly [Name in keyof Required<Options>]: OptionInfo };
-  check(choices: PlanChoices<Options>): void;
-}): OptionTable {
-  return table as unknown as OptionTable;
-}
-
-/** An option with a few values. */
-export function choiceOption(values: readonly string[], flag: Flag): OptionInfo {
+/**
+ * Makes a table of options.
+ * @param check checks what the entries do not say about options that go together, and the rules
+ */
+export function optionTable<Options extends object>(
+  title: string,
+  entries: OptionTable['entries'],
+  check: (choices: PlanChoices<Options>) => void,
+): OptionTable {
   return {
-    flags: [{ ...flag, choices: values }],
-    check(value, name) {
-      if (values.includes(value as string)) return;
-      throw rangeError(name, oneOf(values), value);
+    title,
+    entries,
+    check(choices) {
+      if (choices.to === 'copy' && (choices.rules ?? []).length > 0) throw rangeError('rules', without('to', 'copy'));
+      checkTogether(entries, choices);
+      check(choices as PlanChoices<Options>);
     },
-    read: (words) => words[flag.name],
   };
 }
 
-/** An option that is true or false. */
-export function toggle(flag: Flag): OptionInfo {
-  return {
-    flags: [flag],
-    check(value, name) {
-      if (typeof value !== 'boolean') throw typeError(name, ofType('boolean'), value);
-    },
-    read: (words) => words[flag.name],
-  };
-}
+/** Excludes an option from copies. */
+export const notInCopies = { excludedBy: [{ option: 'to', value: 'copy' }] } as const;
 
-/** The option for NaN and infinities, shared by formats. */
-export const nonFinite: OptionInfo = choiceOption(['error', 'keep'], {
-  name: 'non-finite',
-  value: 'HOW',
-  about: 'keep: write NaN and infinities of tensors that stay floats as they are (default error)',
+/** The option for finding ranges. */
+export const rangeEntry = {
+  /**
+   * safetensors and ONNX, integers: method to find the range of each channel or group, as for arrays. 'mse' uses the scales as stored, and
+   * is never worse than 'min-max'. Channels of more than 2^20 elements (packed with zero points: 2^17) keep the range of all their values.
+   * @defaultValue 'min-max'; safetensors: 'mse' for weights with statistics (`importance`, `moments`)
+   */
+  range: amended(
+    option<'min-max' | SearchedRange>(
+      (value, name) => {
+        if (value === 'min-max' || searchOf(value, [searchedMembers]) !== undefined) return;
+        throw rangeError(name, searchedRangeForm, value);
+      },
+      {
+        name: 'range',
+        value: 'R',
+        about: 'what the codes cover: min-max (the default), mse (least squared error), entropy, or percentile:99.9',
+      },
+    ),
+    {
+      read({ range: text }: Words) {
+        if (isNamedRange(text)) return text;
+        const [, number] = /^percentile:(\d+(?:\.\d+)?)$/.exec(String(text)) ?? [];
+        const percentile = Number(number);
+        if (percentile > 50 && percentile <= 100) return { percentile };
+        if (number !== undefined) throw rangeError('--range', { kind: 'number', above: 50, max: 100 }, percentile);
+        throw rangeError('--range', oneOf([...rangeNames, 'percentile:P']), text);
+      },
+    },
+  ),
+};
+
+export interface RangeOptions extends OptionsOf<typeof rangeEntry> {}
+
+/** The option of formats with a search besides that of the usual tool. @param about its help */
+export const searchEntry = (about: string) => ({
+  /**
+   * GGUF, MLC and integers of MLX: `best` tries more scales than llama-quantize, MLC-LLM or `range: 'mse'` and fits the stored ones, for
+   * smaller errors in the same types and bytes, for GGUF and MLX weighted by the importance of columns if there is a matrix. Every reader
+   * loads the result. A million weights take 0.1 to 0.5 seconds on one core, of MLX up to 2. GGUF types of one to two bits have no such
+   * search.
+   * @defaultValue 'usual': the bytes of llama-quantize, of MLC-LLM, or of MLX
+   */
+  search: amended(choice(['usual', 'best'], { name: 'search', value: 'HOW', about }, 'usual'), notInCopies),
 });
 
-/** The option for finding ranges, shared by formats. */
-export const searchedRange: OptionInfo = {
-  flags: [
-    {
-      name: 'range',
-      value: 'R',
-      about: 'what the codes cover: min-max (the default), mse (least squared error), entropy, or percentile:99.9',
-    },
-  ],
-  check(value, name) {
-    if (value === 'min-max' || searchOf(value, [searchedMembers]) !== undefined) return;
-    throw rangeError(name, searchedRangeForm, value);
-  },
-  read({ range: text }): 'min-max' | SearchedRange | undefined {
-    if (isNamedRange(text)) return text;
-    const [, number] = /^percentile:(\d+(?:\.\d+)?)$/.exec(String(text)) ?? [];
-    const percentile = Number(number);
-    if (percentile > 50 && percentile <= 100) return { percentile };
-    if (number !== undefined) throw rangeError('--range', { kind: 'number', above: 50, max: 100 }, percentile);
-    throw rangeError('--range', oneOf([...rangeNames, 'percentile:P']), text);
-  },
+export interface SearchOptions extends OptionsOf<ReturnType<typeof searchEntry>> {}
+
+/** The option of formats that read codes of their own results as floats. */
+export const requantizeEntry = {
+  /**
+   * GGUF, safetensors and MLC: true quantizes weights again that are quantized already, which adds to their errors. In safetensors, codes in
+   * compressed-tensors' layout and other small floats with scales are read as floats, which can also be stored as float16 or bfloat16. Weights that are kept are then stored
+   * as floats, too.
+   * @defaultValue false: such a file is an error
+   */
+  requantize: amended(toggle({ name: 'requantize', about: 'also quantize what is quantized already' }), notInCopies),
 };
+
+export interface RequantizeOptions extends OptionsOf<typeof requantizeEntry> {}
+
+/** The option of formats whose tensors hold finite numbers alone. */
+export const nonFiniteEntry = {
+  /**
+   * NaN and infinities of tensors that stay floats. 'error': `NON_FINITE`, unless a rule keeps the tensor. 'keep': written as they are, with a
+   * note. Tensors that become codes must not hold any. In ONNX models, infinities are errors in weights alone, because masks hold them.
+   * @defaultValue 'error'; copies (`to: 'copy'`) keep them
+   */
+  nonFinite: amended(
+    choice(['error', 'keep'], {
+      name: 'non-finite',
+      value: 'HOW',
+      about: 'keep: write NaN and infinities of tensors that stay floats as they are (default error)',
+    }),
+    notInCopies,
+  ),
+};
+
+export interface NonFiniteOptions extends OptionsOf<typeof nonFiniteEntry> {}

@@ -5,28 +5,11 @@ import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
 import { type Note, noteOf } from '../core/note.js';
 import { type Expected, without } from '../core/option-problem.js';
+import { amended, type OptionsOf, option, type Words } from '../core/schema.js';
 import { type ByteSource, type FileInput, quoted, quotedNames } from './files/bytes.js';
 import type { OpenInput, Target } from './format.js';
-import type { NonFiniteOptions, OptionInfo, PlanChoices } from './options.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ options
-
-/** Options for the files of a result. */
-export interface ShardOptions {
-  /**
-   * safetensors and GGUF: splits the result into files with at most this many bytes of tensors: a number, or a string such as '5GB' or '1.9
-   * GiB'. A larger tensor gets a file to itself. safetensors get an index, unless everything fits into one file. GGUF is split as by
-   * gguf-split. The output is named as a whole: `model.gguf` becomes `model-00001-of-00003.gguf`.
-   * @defaultValue one file
-   */
-  readonly shardSize?: number | string | undefined;
-  /**
-   * safetensors and GGUF: '3/16' makes the third of sixteen parts of the work: its share of the files, with the same bytes as in a single
-   * run. The part that finishes last, with the files of all others in place, writes the index.
-   * @defaultValue all of the work
-   */
-  readonly part?: `${number}/${number}` | undefined;
-}
 
 /** Names of these options, for the lists of targets. */
 export const shardOptions: readonly string[] = ['shardSize', 'part'];
@@ -51,25 +34,56 @@ export const sizeForm: Expected = {
   ],
 };
 
-/** --shard-size and --split-size. */
-export const shardSize: OptionInfo = {
-  flags: [
-    { name: 'shard-size', value: 'SIZE', about: 'several files of at most SIZE of tensors each: 5GB, 1.9GiB' },
-    { name: 'split-size', value: 'SIZE', about: 'the same, as it is called for GGUF' },
-  ],
-  check(value, name) {
-    if (parseSize(value) !== undefined) return;
-    throw typeof value === 'number' || typeof value === 'string'
-      ? rangeError(name, sizeForm, value)
-      : typeError(name, sizeForm, value);
-  },
-  read({ 'shard-size': shard, 'split-size': split }) {
-    if (shard !== undefined && split !== undefined) throw rangeError('--split-size', without('--shard-size'));
-    const size = shard ?? split;
-    if (parseSize(size) !== undefined) return size;
-    throw rangeError(shard === undefined ? '--split-size' : '--shard-size', sizeForm, size);
-  },
+/** Options for the files of a result. */
+export const shardEntries = {
+  /**
+   * safetensors and GGUF: splits the result into files with at most this many bytes of tensors: a number, or a string such as '5GB' or '1.9
+   * GiB'. A larger tensor gets a file to itself. safetensors get an index, unless everything fits into one file. GGUF is split as by
+   * gguf-split. The output is named as a whole: `model.gguf` becomes `model-00001-of-00003.gguf`.
+   * @defaultValue one file
+   */
+  shardSize: amended(
+    option<number | string>(
+      (value, name) => {
+        if (parseSize(value) !== undefined) return;
+        throw typeof value === 'number' || typeof value === 'string'
+          ? rangeError(name, sizeForm, value)
+          : typeError(name, sizeForm, value);
+      },
+      { name: 'shard-size', value: 'SIZE', about: 'several files of at most SIZE of tensors each: 5GB, 1.9GiB' },
+      { name: 'split-size', value: 'SIZE', about: 'the same, as it is called for GGUF' },
+    ),
+    {
+      read({ 'shard-size': shard, 'split-size': split }: Words) {
+        if (shard !== undefined && split !== undefined) throw rangeError('--split-size', without('--shard-size'));
+        const size = shard ?? split;
+        if (parseSize(size) !== undefined) return size;
+        throw rangeError(shard === undefined ? '--split-size' : '--shard-size', sizeForm, size);
+      },
+    },
+  ),
 };
+
+/** The option for the work of one of several jobs. */
+export const partEntry = {
+  /**
+   * safetensors and GGUF: '3/16' makes the third of sixteen parts of the work: its share of the files, with the same bytes as in a single
+   * run. The part that finishes last, with the files of all others in place, writes the index.
+   * @defaultValue all of the work
+   */
+  part: option<`${number}/${number}`>(
+    (value, name) => {
+      if (partOf(value) === undefined) throw rangeError(name, { kind: 'text', examples: ['1/16', '16/16'] }, value);
+    },
+    {
+      name: 'part',
+      value: 'I/N',
+      about: 'only the files of part I of N, such as 3/16; the last part to be done writes the index',
+    },
+  ),
+};
+
+export interface ShardOptions extends OptionsOf<typeof shardEntries>, OptionsOf<typeof partEntry> {}
 
 /** A part of the work: its number, from 1, and the number of parts. */
 export interface WorkPart {
@@ -87,35 +101,12 @@ export function partOf(text: unknown): WorkPart | undefined {
   return part.number >= 1 && part.number <= part.count && part.count <= mostParts ? part : undefined;
 }
 
-/** --part. */
-export const part: OptionInfo = {
-  flags: [
-    {
-      name: 'part',
-      value: 'I/N',
-      about: 'only the files of part I of N, such as 3/16; the last part to be done writes the index',
-    },
-  ],
-  check(value, name) {
-    if (partOf(value) !== undefined) return;
-    throw rangeError(name, { kind: 'text', examples: ['1/16', '16/16'] }, value);
-  },
-  read: (words) => words.part,
-};
-
 /** The target that copies all tensors; COPY in llama-quantize. */
 export type Copy = 'copy';
 
 /** Description of that target. @param options names of the options that apply to it */
 export function copyTarget(options: readonly string[]): Target & { readonly name: Copy } {
   return { name: 'copy', about: 'every tensor as it is: to split, to join', options, copies: true };
-}
-
-/** @throws RangeError if options convert or refuse tensors of a copy */
-export function checkCopy({ to, rules = [], nonFinite }: PlanChoices<NonFiniteOptions>): void {
-  if (to !== 'copy') return;
-  if (rules.length > 0) throw rangeError('rules', without('to', 'copy'));
-  if (nonFinite !== undefined) throw rangeError('nonFinite', without('to', 'copy'), nonFinite);
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ cutting

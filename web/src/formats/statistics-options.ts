@@ -1,14 +1,30 @@
-/** Options about statistics of a model's inputs. Formats whose results look at data share their meaning, flags and check. */
+/** Options about statistics of a model's inputs, which formats share whose results look at data. */
 import { rangeError, typeError } from '../core/errors.js';
-import { mention, ofType, oneOf, onlyWith, without } from '../core/option-problem.js';
+import { mention, ofType, oneOf } from '../core/option-problem.js';
+import { amended, choice, numeric, type OptionsOf, option } from '../core/schema.js';
 import type { OptionFile } from './files/bytes.js';
 import { isFileInput, isHandle } from './files/open.js';
 import type { ColumnOrder } from './format.js';
-import { choiceOption, type OptionInfo, type PlanChoices } from './options.js';
-import { hasImportance, hasMoments, type StatisticsName, type StatisticsOfModel } from './statistics.js';
+import { notInCopies, type PlanChoices } from './options.js';
+import { hasImportance, hasMoments, type StatisticsOfModel } from './statistics.js';
 
-/** Options about statistics. */
-export interface StatisticsOptions {
+/** An option that is a file, or a result of `calibrateModel`. */
+export function statisticsFile(
+  flag: { name: string; about: string },
+  isResult: (value: unknown) => boolean,
+  result: string,
+) {
+  return option<OptionFile | StatisticsOfModel>(
+    (value, name) => {
+      if (!isFileInput(value) && !isHandle(value) && !isResult(value))
+        throw typeError(name, ofType('file', result), value);
+    },
+    { ...flag, value: 'FILE' },
+  );
+}
+
+/** The matrix, which in the help of GGUF comes before options about its weights. */
+export const importanceEntry = {
   /**
    * safetensors (integers), GGUF and ONNX: an importance matrix of llama.cpp, in GGUF or the older form, or that of `calibrateModel`. Columns of
    * high importance get smaller errors. In GGUF, the mixture of types changes, as with llama-quantize; its keys `quantize.imatrix.*` are added.
@@ -16,7 +32,20 @@ export interface StatisticsOptions {
    * those of llama.cpp.
    * @defaultValue all columns are alike
    */
-  readonly importance?: OptionFile | StatisticsOfModel | undefined;
+  importance: amended(
+    statisticsFile(
+      { name: 'imatrix', about: 'an importance matrix: columns that are used more get smaller errors' },
+      hasImportance,
+      'result of calibrateModel',
+    ),
+    notInCopies,
+  ),
+};
+
+const withGptq = { needs: [{ option: 'method', value: 'gptq' }] } as const;
+
+/** Options of error feedback. */
+export const feedbackEntries = {
   /**
    * safetensors (integers), GGUF and ONNX: `gptq` passes the error of each column on to those behind it, by the second moments in `moments`,
    * which takes about twice the time. A row takes these codes only if its output gets better on the data that they are fitted to. A matrix,
@@ -26,97 +55,74 @@ export interface StatisticsOptions {
    * K columns: 84 MB for 2,048.
    * @defaultValue 'nearest'
    */
-  readonly method?: 'nearest' | 'gptq' | undefined;
+  method: amended(
+    choice(
+      ['nearest', 'gptq'],
+      {
+        name: 'method',
+        value: 'HOW',
+        about: 'gptq: pass the error of each column on to the next ones, by --moments (default nearest)',
+      },
+      'nearest',
+    ),
+    notInCopies,
+  ),
   /**
    * safetensors (integers), GGUF and ONNX: statistics of `calibrateModel` with `moments`, or the file of moments, for the method `gptq`. They
    * also give the importance, unless `importance` is given.
    */
-  readonly moments?: OptionFile | StatisticsOfModel | undefined;
+  moments: amended(
+    statisticsFile(
+      { name: 'moments', about: 'the moments of `calibrate --moments`, for --method gptq' },
+      hasMoments,
+      'result of calibrateModel with moments',
+    ),
+    withGptq,
+  ),
   /**
    * safetensors (integers), GGUF and ONNX: the share of the mean of the moments' diagonal that the method `gptq` adds to it, from 0 to 10.
    * @defaultValue 0.01
    */
-  readonly damping?: number | undefined;
+  damping: amended(
+    numeric(
+      { min: 0, max: 10 },
+      { name: 'damping', value: 'X', about: 'for --method gptq: added to the moments, as a share (default 0.01)' },
+    ),
+    withGptq,
+  ),
   /**
    * safetensors (integers), GGUF and ONNX: the order in which the method `gptq` rounds the columns of a matrix. `falling`: groups with the
    * largest inputs first, and so within groups, so that more columns make up for the errors that count most. `stored`: from left to right.
    * @defaultValue 'falling'
    */
-  readonly order?: ColumnOrder | undefined;
-}
+  order: amended(
+    choice<ColumnOrder>(['falling', 'stored'], {
+      name: 'order',
+      value: 'ORDER',
+      about: 'for --method gptq: of columns; stored: from left to right (default falling: largest inputs first)',
+    }),
+    withGptq,
+  ),
+};
 
-/** Largest value of `damping`. */
-const mostDamping = 10;
+export interface StatisticsOptions extends OptionsOf<typeof importanceEntry>, OptionsOf<typeof feedbackEntries> {}
 
-/** The options, for the table of a format. */
-export const statisticsEntries = {
-  importance: {
-    flags: [
-      { name: 'imatrix', value: 'FILE', about: 'an importance matrix: columns that are used more get smaller errors' },
-    ],
-    check(value, name) {
-      if (isFileInput(value) || isHandle(value) || hasImportance(value)) return;
-      throw typeError(name, ofType('file', 'result of calibrateModel'), value);
-    },
-    read: ({ imatrix }) => imatrix,
-  },
-  method: choiceOption(['nearest', 'gptq'], {
-    name: 'method',
-    value: 'HOW',
-    about: 'gptq: pass the error of each column on to the next ones, by --moments (default nearest)',
-  }),
-  moments: {
-    flags: [{ name: 'moments', value: 'FILE', about: 'the moments of `calibrate --moments`, for --method gptq' }],
-    check(value, name) {
-      if (isFileInput(value) || isHandle(value) || hasMoments(value)) return;
-      throw typeError(name, ofType('file', 'result of calibrateModel with moments'), value);
-    },
-    read: ({ moments }) => moments,
-  },
-  damping: {
-    flags: [
-      { name: 'damping', value: 'X', about: 'for --method gptq: added to the moments, as a share (default 0.01)' },
-    ],
-    check(value, name) {
-      if (typeof value === 'number' && value >= 0 && value <= mostDamping) return;
-      throw rangeError(name, { kind: 'number', min: 0, max: mostDamping }, value);
-    },
-    read({ damping: text }) {
-      if (/^\d*\.?\d+(e-?\d+)?$/i.test(String(text))) return Number(text);
-      throw rangeError('--damping', { kind: 'number', min: 0, max: mostDamping }, text);
-    },
-  },
-  order: choiceOption(['falling', 'stored'], {
-    name: 'order',
-    value: 'ORDER',
-    about: 'for --method gptq: of columns; stored: from left to right (default falling: largest inputs first)',
-  }),
-} as const satisfies { readonly [Name in keyof Required<StatisticsOptions> | StatisticsName]: OptionInfo };
-
-/** Checks the options together. @throws RangeError naming the option */
+/**
+ * Checks that the moments that GPTQ needs are given, and that a given range is the one that statistics count in.
+ * @throws RangeError naming the option
+ */
 export function checkStatistics({
-  to,
   importance,
   method,
   moments,
-  damping,
-  order,
-}: PlanChoices<StatisticsOptions>): void {
-  if (to === 'copy' && importance !== undefined) throw rangeError('importance', without('to', 'copy'));
-  if (to === 'copy' && method === 'gptq') throw rangeError('method', without('to', 'copy'), method);
+  range,
+}: PlanChoices<StatisticsOptions & { readonly range?: unknown }>): void {
   if (method === 'gptq' && moments === undefined) {
     throw rangeError('moments', { kind: 'required' }, undefined, {
       kind: 'with',
       options: [mention('method', 'gptq')],
     });
   }
-  for (const [name, value] of Object.entries({ moments, damping, order })) {
-    if (value !== undefined && method !== 'gptq') throw rangeError(name, onlyWith('method', 'gptq'));
-  }
-}
-
-/** Checks that a given range is the one that statistics count in. @throws RangeError naming `range` */
-export function checkStatisticsRange(range: unknown, { importance, moments }: StatisticsOptions): void {
   const given = importance !== undefined ? 'importance' : moments !== undefined ? 'moments' : undefined;
   if (given === undefined || range === undefined || range === 'mse') return;
   throw rangeError('range', oneOf(['mse']), range, { kind: 'with', options: [mention(given)] });

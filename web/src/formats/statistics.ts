@@ -6,7 +6,6 @@ import type { FileInput, OptionFile } from './files/bytes.js';
  * only name results load the targets.
  */
 export const statisticsNames = ['importance', 'method', 'moments', 'damping', 'order'] as const;
-export type StatisticsName = (typeof statisticsNames)[number];
 
 /** A file of second moments. */
 export interface MomentsFile {

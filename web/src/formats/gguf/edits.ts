@@ -4,7 +4,7 @@
  */
 import { rangeError, typeError } from '../../core/errors.js';
 import { type Expected, type Hint, ofType, whole } from '../../core/option-problem.js';
-import type { OptionInfo } from '../options.js';
+import { amended, option, type Words } from '../../core/schema.js';
 import { alignmentKey, type GgufPair, typeNameOf } from './contents.js';
 import type { GgufHeader } from './header.js';
 import { pairOf } from './pairs.js';
@@ -114,9 +114,10 @@ function override(word: string): readonly [key: string, value: MetadataEdit] {
   return [key, value];
 }
 
-/** --override-kv, --name and --chat-template. */
-export const metadata: OptionInfo = {
-  flags: [
+/** The option for edits of the metadata. */
+export const metadata = amended(
+  option<MetadataEdits>(
+    check,
     {
       name: 'override-kv',
       value: 'KEY=TYPE:VALUE',
@@ -125,19 +126,20 @@ export const metadata: OptionInfo = {
     },
     { name: 'name', value: 'TEXT', about: `the name of the model, ${nameKey}` },
     { name: 'chat-template', value: 'FILE', isText: true, about: `${templateKey}, from a file` },
-  ],
-  check,
-  read({ 'override-kv': words, name, 'chat-template': template }) {
-    const edits: (readonly [key: string, value: MetadataEdit])[] = [];
-    for (const word of Array.isArray(words) ? (words as readonly string[]) : []) edits.push(override(word));
-    if (name !== undefined) edits.push([nameKey, String(name)]);
-    if (template !== undefined) edits.push([templateKey, String(template)]);
-    const keys = edits.map(([key]) => key);
-    const twice = keys.find((key, i) => keys.indexOf(key) < i);
-    if (twice !== undefined) throw rangeError('--override-kv', { kind: 'distinct' }, twice);
-    return Object.fromEntries(edits);
+  ),
+  {
+    read({ 'override-kv': words, name, 'chat-template': template }: Words) {
+      const edits: (readonly [key: string, value: MetadataEdit])[] = [];
+      for (const word of Array.isArray(words) ? (words as readonly string[]) : []) edits.push(override(word));
+      if (name !== undefined) edits.push([nameKey, String(name)]);
+      if (template !== undefined) edits.push([templateKey, String(template)]);
+      const keys = edits.map(([key]) => key);
+      const twice = keys.find((key, i) => keys.indexOf(key) < i);
+      if (twice !== undefined) throw rangeError('--override-kv', { kind: 'distinct' }, twice);
+      return Object.fromEntries(edits);
+    },
   },
-};
+);
 
 // -------------------------------------------------------------------------------------------------------------------------- pairs
 

@@ -5,7 +5,7 @@
 import { rangeError, typeError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
 import { ofType, whole } from '../../core/option-problem.js';
-import type { OptionInfo } from '../options.js';
+import { amended, option, type Words } from '../../core/schema.js';
 import type { GgufPair, GgufTensor } from './contents.js';
 import type { GgufHeader } from './header.js';
 import { u32Pair } from './pairs.js';
@@ -13,19 +13,23 @@ import { u32Pair } from './pairs.js';
 /** Largest number of a layer accepted. */
 const mostLayer = 1_000_000;
 
-/** --prune-layers. */
-export const pruneLayers: OptionInfo = {
-  flags: [{ name: 'prune-layers', value: 'L0,L1,…', about: 'leave out these layers; those behind them move up' }],
-  check(value, name) {
-    if (!Array.isArray(value)) throw typeError(name, ofType('array of whole numbers'), value);
-    const wrong = value.find((layer) => !Number.isInteger(layer) || layer < 0 || layer > mostLayer);
-    if (wrong !== undefined) throw rangeError(name, whole(0, mostLayer), wrong);
+/** The option for layers to leave out. */
+export const pruneLayers = amended(
+  option<readonly number[]>(
+    (value, name) => {
+      if (!Array.isArray(value)) throw typeError(name, ofType('array of whole numbers'), value);
+      const wrong = value.find((layer) => !Number.isInteger(layer) || layer < 0 || layer > mostLayer);
+      if (wrong !== undefined) throw rangeError(name, whole(0, mostLayer), wrong);
+    },
+    { name: 'prune-layers', value: 'L0,L1,…', about: 'leave out these layers; those behind them move up' },
+  ),
+  {
+    read({ 'prune-layers': text }: Words) {
+      if (/^\d{1,7}(,\d{1,7})*$/.test(String(text))) return String(text).split(',').map(Number);
+      throw rangeError('--prune-layers', { kind: 'text', examples: ['3,4,5'] }, text);
+    },
   },
-  read({ 'prune-layers': text }) {
-    if (/^\d{1,7}(,\d{1,7})*$/.test(String(text))) return String(text).split(',').map(Number);
-    throw rangeError('--prune-layers', { kind: 'text', examples: ['3,4,5'] }, text);
-  },
-};
+);
 
 /** A tensor of the result, and its source in the input. */
 interface Renamed {

@@ -2,108 +2,35 @@
 
 import { checkKind } from '../../core/check.js';
 import { rangeError } from '../../core/errors.js';
-import { type Hint, mention, oneOf, onlyWith, whole, without } from '../../core/option-problem.js';
+import { type Hint, mention, oneOf, onlyWith, without } from '../../core/option-problem.js';
 import { modelGranularityNames } from '../../core/range.js';
+import { amended, choice, numberIn, type OptionsOf, option, toggle, type Words } from '../../core/schema.js';
 import type { CodeWidth } from '../codecs/compressed-tensors-codes.js';
 import type { Reader } from '../format.js';
 import {
-  type BlockSearchOptions,
   checkRules,
-  choiceOption,
+  type FormatOption,
   type ModelGranularity,
   type NonFiniteOptions,
-  nonFinite,
-  type OptionInfo,
+  nonFiniteEntry,
   optionTable,
   type PlanChoices,
   type RangeOptions,
   type RequantizeOptions,
   type Rule,
+  rangeEntry,
+  requantizeEntry,
+  type SearchOptions,
   type Sidecar,
-  searchedRange,
-  toggle,
-  type Words,
+  searchEntry,
 } from '../options.js';
-import { checkCopy, part, type ShardOptions, shardSize } from '../shards.js';
-import {
-  checkStatistics,
-  checkStatisticsRange,
-  type StatisticsOptions,
-  statisticsEntries,
-} from '../statistics-options.js';
+import { partEntry, type ShardOptions, shardEntries } from '../shards.js';
+import { checkStatistics, feedbackEntries, importanceEntry, type StatisticsOptions } from '../statistics-options.js';
 import { checkConfig, configSidecar, settingsSidecar } from './config.js';
 import { codesOf, integersOf, isTarget, knownGroupsOf, safetensorsTargets, takesOption } from './targets.js';
 
 /** Targets that take an option. */
 const takers = (option: string) => safetensorsTargets.filter((to) => takesOption(to, option));
-
-/** True if codes are stored one per byte; otherwise integers are packed. */
-export function hasByteCodes({ packed, activations }: SafetensorsOptions): boolean {
-  return packed === false || activations !== undefined;
-}
-
-/** Default granularity. */
-function defaultKind(bits: CodeWidth, choices: SafetensorsOptions): ModelGranularity['kind'] {
-  return bits === 8 && hasByteCodes(choices) ? 'per-channel' : 'per-group';
-}
-
-// ------------------------------------------------------------------------------------------------------------------------ options
-
-/** Options of a safetensors result. */
-export interface SafetensorsOptions
-  extends ShardOptions,
-    StatisticsOptions,
-    RangeOptions,
-    BlockSearchOptions,
-    RequantizeOptions,
-    NonFiniteOptions {
-  /**
-   * safetensors, integers: symmetric, or with zero points. llama.cpp's converter ignores the zero points of codes that are not packed.
-   * @defaultValue 'symmetric'
-   */
-  readonly scheme?: 'symmetric' | 'asymmetric' | undefined;
-  /**
-   * safetensors, integers: elements that share a scale. Groups are always packed. Tensors of more than two dimensions always have a scale
-   * for each index of axis 0. Rules with another integer type than `to` have their own granularity; with `to` a float, this one is for the
-   * integers of rules.
-   * @defaultValue groups of 128. For int8, if they do not divide all rows, groups of 64 or 32, or per channel if these do not either; and
-   *   per channel where codes are not packed
-   */
-  readonly granularity?: ModelGranularity | undefined;
-  /**
-   * safetensors, integers: true packs codes into int32 words (`pack-quantized`), which most loaders of integers expect. false stores int8
-   * codes (`naive-quantized`), which vLLM loads only with `activations`.
-   * @defaultValue true, but not with `activations`
-   */
-  readonly packed?: boolean | undefined;
-  /**
-   * safetensors, int8: configures activations to be quantized per token when the model runs (W8A8).
-   * @defaultValue activations stay floats
-   */
-  readonly activations?: 'int8-dynamic' | undefined;
-  /**
-   * safetensors, codes: weights to convert. 'linear': two-dimensional tensors named `.weight`, which loaders of compressed-tensors decode.
-   * 'all': also convolutions, recurrent layers and all other tensors of two or more dimensions, for programs that read the file with
-   * Scalepoint. Both keep embeddings, norms, biases, routers and lm_head.
-   * @defaultValue 'linear'
-   */
-  readonly include?: 'linear' | 'all' | undefined;
-}
-
-/** Contents of files beside a safetensors result. */
-export interface SafetensorsSidecars {
-  /** safetensors, codes: the parsed config.json of the model. `result.config` is a copy with the `quantization_config`. */
-  readonly config?: Readonly<Record<string, unknown>> | undefined;
-}
-
-/** Contents of further files beside a safetensors result, for loaders of codes that do not read config.json. */
-interface SafetensorsSettings {
-  readonly quantizeConfig?: Readonly<Record<string, unknown>> | undefined;
-  readonly quantConfig?: Readonly<Record<string, unknown>> | undefined;
-}
-
-/** Settings that a result brings and that cannot be given. */
-const settings = (sidecar: Sidecar): OptionInfo => ({ flags: [], check() {}, read: () => undefined, sidecar });
 
 /** Largest group size. A group is converted at once and must fit into a tile. */
 const maxGroupSize = 2 ** 18;
@@ -113,134 +40,162 @@ const granularityKinds = { 'per-channel': ['kind'], 'per-group': modelGranularit
 
 function checkGranularity(value: unknown, name: string): void {
   if (checkKind(value, modelGranularityNames, granularityKinds, name) === 'per-channel') return;
-  const { groupSize } = value as { groupSize?: unknown };
   // Require a multiple of 8, so that groups of 4- and 8-bit codes fill whole words.
-  const fits = Number.isSafeInteger(groupSize) && (groupSize as number) > 0 && (groupSize as number) <= maxGroupSize;
-  if (!fits || (groupSize as number) % 8 !== 0) {
-    throw rangeError(`${name}.groupSize`, { kind: 'number', multipleOf: 8, min: 8, max: maxGroupSize }, groupSize);
-  }
+  const expected = { kind: 'number', multipleOf: 8, min: 8, max: maxGroupSize } as const;
+  const { groupSize } = value as { groupSize?: unknown };
+  if (typeof groupSize === 'number' && groupSize % 8 === 0 && groupSize >= 8 && groupSize <= maxGroupSize) return;
+  throw rangeError(`${name}.groupSize`, expected, groupSize);
 }
 
-/** --granularity and --group-size. */
-const granularity: OptionInfo = {
-  flags: [
-    {
-      name: 'granularity',
-      value: 'G',
-      about: 'per-channel, or per-group (the default)',
-    },
-    {
-      name: 'group-size',
-      value: 'N',
-      member: 'groupSize',
-      about:
-        'elements that share a scale, a multiple of 8; 128 by default, for int8 also 64 or 32 where 128 does not divide the rows',
-    },
-  ],
-  check: checkGranularity,
-  read({ granularity: kind, 'group-size': size }): ModelGranularity | undefined {
-    if (size !== undefined && !/^\d{1,9}$/.test(String(size))) {
-      throw rangeError('--group-size', whole(1), size);
-    }
-    if (kind === 'per-channel') {
-      if (size === undefined) return { kind };
-      throw rangeError('--group-size', onlyWith('--granularity', 'per-group'));
-    }
-    if (kind === undefined || kind === 'per-group') return { kind: 'per-group', groupSize: Number(size ?? 128) };
-    throw rangeError('--granularity', oneOf(['per-channel', 'per-group']), kind);
-  },
-};
-
-/** --packed and --plain. */
-const packed: OptionInfo = {
-  check: toggle({ name: 'packed', about: '' }).check,
-  flags: [
-    { name: 'packed', about: 'codes in int32 words (the default)' },
-    {
-      name: 'plain',
-      about: 'int8 codes as they are, a scale for each row; vLLM does not load them without --activations',
-    },
-  ],
-  read({ packed: isPacked, plain }: Words) {
-    if (isPacked !== undefined && plain !== undefined) throw rangeError('--plain', without('--packed'));
-    return plain === undefined;
-  },
-};
-
-/** --all. */
-const include: OptionInfo = {
-  ...choiceOption(['linear', 'all'], {
-    name: 'all',
-    about: 'codes also for convolutions, recurrent layers and the like, for programs that read OUT with Scalepoint',
+/** The option for the config.json beside a result. */
+export const configOption = (sidecar: Sidecar): FormatOption<Readonly<Record<string, unknown>>> => ({
+  ...option<Readonly<Record<string, unknown>>>(checkConfig, {
+    name: 'config',
+    value: 'FILE',
+    about: `the model's config.json, to be written with the ${sidecar.entry} in it`,
   }),
-  read: () => 'all',
-};
-
-/** --config. */
-export const configOption = (sidecar: Sidecar): OptionInfo => ({
-  flags: [
-    {
-      name: 'config',
-      value: 'FILE',
-      about: `the model's config.json, to be written with the ${sidecar.entry} in it`,
-    },
-  ],
-  check: checkConfig,
-  read: (words) => words.config,
   sidecar,
 });
 
-/** The options of safetensors and .npy files. */
-export const options = optionTable<SafetensorsOptions & SafetensorsSidecars & SafetensorsSettings>({
-  title: 'safetensors, integers',
-  entries: {
-    scheme: choiceOption(['symmetric', 'asymmetric'], {
-      name: 'scheme',
-      value: 'S',
-      about: 'symmetric (the default), or asymmetric: zero points',
-    }),
-    granularity,
-    range: searchedRange,
-    search: choiceOption(['usual', 'best'], {
-      name: 'search',
-      value: 'HOW',
-      about: 'MLX, integers: best finds lower errors than --range mse in the same bytes, in more time (default usual)',
-    }),
-    ...statisticsEntries,
-    packed,
-    activations: choiceOption(['int8-dynamic'], {
-      name: 'activations',
-      value: 'int8-dynamic',
-      about: 'a configuration that quantizes activations, too (W8A8)',
-    }),
-    include,
-    requantize: toggle({ name: 'requantize', about: 'also quantize what is quantized already' }),
-    nonFinite,
-    shardSize,
-    part,
-    config: configOption(configSidecar),
-    quantizeConfig: settings(
-      settingsSidecar(
-        'quantizeConfig',
-        'quantize_config.json',
-        'GPTQ has a quantize_config.json there as well, and AWQ a quant_config.json, for older loaders.',
-      ),
+/** Options of safetensors and .npy files, in the order of the help. */
+const entries = {
+  /**
+   * safetensors, integers: symmetric, or with zero points. llama.cpp's converter ignores the zero points of codes that are not packed.
+   * @defaultValue 'symmetric'
+   */
+  scheme: choice(['symmetric', 'asymmetric'], {
+    name: 'scheme',
+    value: 'S',
+    about: 'symmetric (the default), or asymmetric: zero points',
+  }),
+  /**
+   * safetensors, integers: elements that share a scale. Groups are always packed. Tensors of more than two dimensions always have a scale
+   * for each index of axis 0. Rules with another integer type than `to` have their own granularity; with `to` a float, this one is for the
+   * integers of rules.
+   * @defaultValue groups of 128. For int8, if they do not divide all rows, groups of 64 or 32, or per channel if these do not either; and
+   *   per channel where codes are not packed
+   */
+  granularity: amended(
+    option<ModelGranularity>(
+      checkGranularity,
+      { name: 'granularity', value: 'G', about: 'per-channel, or per-group (the default)' },
+      {
+        name: 'group-size',
+        value: 'N',
+        member: 'groupSize',
+        about:
+          'elements that share a scale, a multiple of 8; 128 by default, for int8 also 64 or 32 where 128 does not divide the rows',
+      },
     ),
-    quantConfig: settings(settingsSidecar('quantConfig', 'quant_config.json')),
+    {
+      read({ granularity: kind = 'per-group', 'group-size': size }: Words) {
+        const kinds = Object.keys(granularityKinds);
+        const groupSize =
+          size === undefined ? 128 : numberIn(size, 'group-size', { kind: 'number', whole: true, min: 1 });
+        if (!kinds.includes(String(kind))) throw rangeError('--granularity', oneOf(kinds), kind);
+        if (kind === 'per-group') return { kind, groupSize };
+        if (size === undefined) return { kind };
+        throw rangeError('--group-size', onlyWith('--granularity', 'per-group'));
+      },
+    },
+  ),
+  ...rangeEntry,
+  ...searchEntry(
+    'MLX, integers: best finds lower errors than --range mse in the same bytes, in more time (default usual)',
+  ),
+  ...importanceEntry,
+  ...feedbackEntries,
+  /**
+   * safetensors, integers: true packs codes into int32 words (`pack-quantized`), which most loaders of integers expect. false stores int8
+   * codes (`naive-quantized`), which vLLM loads only with `activations`.
+   * @defaultValue true, but not with `activations`
+   */
+  packed: toggle(
+    { name: 'packed', about: 'codes in int32 words (the default)' },
+    {
+      name: 'plain',
+      means: false,
+      about: 'int8 codes as they are, a scale for each row; vLLM does not load them without --activations',
+    },
+  ),
+  /**
+   * safetensors, int8: configures activations to be quantized per token when the model runs (W8A8).
+   * @defaultValue activations stay floats
+   */
+  activations: choice(['int8-dynamic'], {
+    name: 'activations',
+    value: 'int8-dynamic',
+    about: 'a configuration that quantizes activations, too (W8A8)',
+  }),
+  /**
+   * safetensors, codes: weights to convert. 'linear': two-dimensional tensors named `.weight`, which loaders of compressed-tensors decode.
+   * 'all': also convolutions, recurrent layers and all other tensors of two or more dimensions, for programs that read the file with
+   * Scalepoint. Both keep embeddings, norms, biases, routers and lm_head.
+   * @defaultValue 'linear'
+   */
+  include: choice(['linear', 'all'], {
+    name: 'all',
+    means: 'all',
+    about: 'codes also for convolutions, recurrent layers and the like, for programs that read OUT with Scalepoint',
+  }),
+  ...requantizeEntry,
+  ...nonFiniteEntry,
+  ...shardEntries,
+  ...partEntry,
+};
+
+/** Options about files beside a safetensors result. */
+const sidecarEntries = {
+  /** safetensors, codes: the parsed config.json of the model. `result.config` is a copy with the `quantization_config`. */
+  config: configOption(configSidecar),
+};
+
+/** Settings that a result brings and that cannot be given, for loaders of codes that do not read config.json. */
+const settings = (name: string, file: string, about?: string): FormatOption => ({
+  ...option(() => {}),
+  sidecar: settingsSidecar(name, file, about),
+});
+
+/** Options of a safetensors result. */
+export interface SafetensorsOptions
+  extends ShardOptions,
+    StatisticsOptions,
+    RangeOptions,
+    SearchOptions,
+    RequantizeOptions,
+    NonFiniteOptions,
+    OptionsOf<typeof entries> {}
+
+/** Contents of files beside a safetensors result. */
+export interface SafetensorsSidecars extends OptionsOf<typeof sidecarEntries> {}
+
+/** True if codes are stored one per byte; otherwise integers are packed. */
+export function hasByteCodes({ packed, activations }: SafetensorsOptions): boolean {
+  return packed === false || activations !== undefined;
+}
+
+/** The options of safetensors and .npy files. */
+export const options = optionTable<SafetensorsOptions>(
+  'safetensors, integers',
+  {
+    ...entries,
+    ...sidecarEntries,
+    quantizeConfig: settings(
+      'quantizeConfig',
+      'quantize_config.json',
+      'GPTQ has a quantize_config.json there as well, and AWQ a quant_config.json, for older loaders.',
+    ),
+    quantConfig: settings('quantConfig', 'quant_config.json'),
   },
-  check(choices) {
+  (choices) => {
     checkRules(choices.rules, checkRule);
-    checkCopy(choices);
     checkStatistics(choices);
-    checkStatisticsRange(choices.range, choices);
     checkOneForm(choices);
-    checkSearch(choices);
     checkUse(choices);
     for (const weights of weightsOf(choices)) checkForm(choices, weights);
     checkGroups(choices);
-    checkActivations(choices);
   },
-});
+);
 
 /** This package as a reader of a result. */
 export function hereReader(file: string): Reader {
@@ -263,24 +218,16 @@ function checkRule({ to, granularity }: { readonly to?: unknown; readonly granul
   checkGranularity(granularity, `${path}.granularity`);
 }
 
-/** Targets in a result: the main one, and those of rules. */
-function targetsIn({ to, rules = [] }: Choices): string[] {
-  return [to, ...rules.flatMap((rule) => (rule.keep ? [] : [rule.to]))];
-}
-
 /** Options of codes, in the order in which they are checked. */
 const codeOptions = ['granularity', 'scheme', 'packed', 'range', 'importance', 'method', 'activations'] as const;
 
-/** Checks that a target has a better search. */
-function checkSearch(choices: Choices): void {
-  if (choices.search !== 'best' || targetsIn(choices).some((target) => takesOption(target, 'search'))) return;
-  throw rangeError('search', onlyWith('to', ...takers('search')), choices.to);
-}
-
 /** Refuses options that do not apply to any of the targets. */
 function checkUse(choices: Choices): void {
-  const { to, scheme, granularity, packed, include, range } = choices;
-  const all = targetsIn(choices);
+  const { to, rules = [], scheme, granularity, packed, include, range } = choices;
+  const all = [to, ...rules.flatMap((rule) => (rule.keep ? [] : [rule.to]))];
+  const isTaken = (option: string) => all.some((target) => takesOption(target, option));
+  if (choices.search === 'best' && !isTaken('search'))
+    throw rangeError('search', onlyWith('to', ...takers('search')), to);
   // Rules select their weights themselves.
   if (include !== undefined && !takesOption(to, 'include')) {
     throw rangeError('include', onlyWith('to', ...takers('include')), to);
@@ -299,10 +246,8 @@ function checkUse(choices: Choices): void {
     has.push('granularity', 'scheme', 'packed');
   }
   for (const option of codeOptions) {
-    if (choices[option] === undefined || has.includes(option)) continue;
-    if (!all.some((target) => takesOption(target, option))) {
-      throw rangeError(option, onlyWith('to', ...takers(option)), to);
-    }
+    if (choices[option] === undefined || has.includes(option) || isTaken(option)) continue;
+    throw rangeError(option, onlyWith('to', ...takers(option)), to);
   }
   // Scales of small floats and ComfyUI's have one search.
   const single = all.find((target) => ['comfy', 'microscaled', 'mlx', 'gptq'].includes(codesOf(target)?.kind ?? ''));
@@ -373,11 +318,19 @@ function weightsOf(choices: Choices): IntegerWeights[] {
   ];
   return all.flatMap(({ granularity: asked, ...weights }) => {
     const bits = integersOf(weights.to)?.bits;
-    return bits === undefined ? [] : [{ ...weights, bits, kind: asked?.kind ?? defaultKind(bits, choices) }];
+    return bits === undefined
+      ? []
+      : [
+          {
+            ...weights,
+            bits,
+            kind: asked?.kind ?? (bits === 8 && hasByteCodes(choices) ? 'per-channel' : 'per-group'),
+          },
+        ];
   });
 }
 
-function checkForm({ packed, activations }: Choices, { path, to, bits, kind }: IntegerWeights): void {
+function checkForm({ packed, activations, scheme }: Choices, { path, to, bits, kind }: IntegerWeights): void {
   if (packed === false && bits === 4) {
     throw rangeError('packed', without(`${path}to`, to), packed);
   }
@@ -390,14 +343,6 @@ function checkForm({ packed, activations }: Choices, { path, to, bits, kind }: I
   if (kind !== 'per-channel') {
     throw rangeError('activations', onlyWith(`${path}granularity.kind`, 'per-channel'), kind);
   }
-}
-
-function checkActivations({ activations, scheme, packed }: Choices): void {
-  if (activations === undefined) return;
-  if (scheme === 'asymmetric') {
-    throw rangeError('activations', onlyWith('scheme', 'symmetric'), scheme);
-  }
-  if (packed === true) {
-    throw rangeError('activations', without('packed', true), activations);
-  }
+  if (scheme === 'asymmetric') throw rangeError('activations', onlyWith('scheme', 'symmetric'), scheme);
+  if (packed === true) throw rangeError('activations', without('packed', true), activations);
 }
