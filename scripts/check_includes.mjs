@@ -5,8 +5,8 @@
 //                           -> language, search -> arrays
 //
 // Within topics, files have levels: algorithm -> loops (*_loops.h, *_loops.cpp) -> the vectors of lanes/. Every level may include plain
-// types. An include line gives the path inside cpp/, and no two files have one name. Nor do two files define one name in one namespace:
-// compilers see one file at a time, and the linker keeps one of two inline definitions without a word.
+// types. An include line gives the path inside cpp/, and no two files have one name. A source file keeps its types in an anonymous namespace:
+// the linker keeps one of two inline definitions of a name without a word. Those of headers meet in one file that tests/cpp compiles.
 //
 // It first tries itself out on small sets of files that do what is forbidden.
 
@@ -58,12 +58,6 @@ const plain = [
   'lanes/float16.h',
   'lanes/round.h',
   'lanes/tier.h',
-];
-
-/** Files that define the same names, of which a program has one. */
-const alternatives = [
-  ['lanes/lanes_scalar.h', 'lanes/lanes_simd128.h'],
-  ['ggml/block_formats_arrays.cpp', 'ggml/block_formats_models.cpp'],
 ];
 
 /**
@@ -143,128 +137,13 @@ function cyclesOf(own) {
   return cycles;
 }
 
-/** A text without comments, preprocessor lines, and the content of strings. @param {string} text */
-function codeOf(text) {
-  const skipped = /\/\*[\s\S]*?\*\/|\/\/[^\n]*|"(?:[^"\\\n]|\\.)*"|\b'\d|'(?:[^'\\\n]|\\.)'/g;
-  return text
-    .replace(/\\\r?\n/g, ' ')
-    .replace(skipped, (found) => (found.startsWith('/') ? ' ' : found.startsWith('"') ? '""' : '0'))
-    .replace(/^\s*#.*$/gm, '');
-}
-
-/** The parts of a list, cut at its commas outside of brackets. @param {string} list */
-function partsOf(list) {
-  let depth = 0;
-  let part = '';
-  const parts = [];
-  for (const letter of list) {
-    if ('([{<'.includes(letter)) depth++;
-    else if (')]}>'.includes(letter)) depth--;
-    if (letter === ',' && depth === 0) {
-      parts.push(part);
-      part = '';
-    } else part += letter;
-  }
-  return [...parts, part].map((text) => text.trim());
-}
-
-/**
- * The names that a declaration at namespace scope defines. Functions have the types of their parameters.
- * @param {string} head the declaration, each body of it as `{}`
- * @param {boolean} isFunction true: it ends in the body of a function
- * @returns {string[]}
- */
-function namesIn(head, isFunction) {
-  const text = head
-    .replace(/\[\[.*?\]\]/g, '')
-    .replace(/\s+/g, ' ')
-    .trim();
-  if (isFunction) {
-    // The parameters are in the last parentheses.
-    const close = text.lastIndexOf(')');
-    let open = close;
-    let depth = 0;
-    for (; open >= 0; open--) {
-      if (text[open] === ')') depth++;
-      else if (text[open] === '(' && --depth === 0) break;
-    }
-    const [name] = /(?:operator ?\S+|[\w:~<>]+)$/.exec(text.slice(0, open).trim()) ?? [];
-    const types = partsOf(text.slice(open + 1, close)).map((part) =>
-      part.replace(/ ?=.*/, '').replace(/(?<=[\s*&>])\w+$/, ''),
-    );
-    return name === undefined ? [] : [`${name}(${types.map((type) => type.trim()).join(', ')})`];
-  }
-  const [, type] =
-    /^(?:template ?<.*> ?)?(?:struct|class|union|enum(?: class)?) (\w+(?:::\w+)*(?: ?<.*?>)?) ?(?:final ?)?(?::(?!:)[^{]*)?\{\}/.exec(
-      text,
-    ) ?? [];
-  if (type !== undefined) return [type];
-  const [, alias] = /^(?:template ?<.*> ?)?using (\w+) ?=/.exec(text) ?? [];
-  if (alias !== undefined) return [alias];
-  if (!/\b(const|constexpr|constinit|inline|thread_local)\b/.test(text)) return [];
-  return partsOf(text).flatMap((part) => /(\w+)(?: ?\[[^\]]*\])* ?(?:=|\{\})/.exec(part)?.[1] ?? []);
-}
-
-/**
- * The names that a text defines for other files: in named namespaces, and not `static`.
- * @param {string} text
- * @returns {string[]} with their namespaces
- */
-function definitionsOf(text) {
-  const code = codeOf(text);
-  /** @type {(string | undefined)[]} */
-  const scope = [];
-  /** @type {string[]} */
-  const names = [];
-  let head = '';
-  const end = (/** @type {boolean} */ isFunction) => {
-    const hidden = scope.includes(undefined) || /^\s*static\b/.test(head);
-    if (!hidden) names.push(...namesIn(head, isFunction).map((name) => [...scope, name].join('::')));
-    head = '';
-  };
-  for (let at = 0; at < code.length; at++) {
-    const letter = code[at];
-    if (letter === ';') end(false);
-    else if (letter === '}') {
-      scope.pop();
-      head = '';
-    } else if (letter === '{') {
-      const [, space] = /\bnamespace\s*([\w:]*)\s*$/.exec(head) ?? [];
-      const isLinkage = /\bextern\s*""\s*$/.test(head);
-      if (space !== undefined || isLinkage) {
-        if (isLinkage) scope.push('extern');
-        else scope.push(space === '' ? undefined : space);
-        head = '';
-        continue;
-      }
-      // Skip the body.
-      let depth = 1;
-      while (depth > 0 && ++at < code.length) depth += code[at] === '{' ? 1 : code[at] === '}' ? -1 : 0;
-      if (/\)\s*(?:const|noexcept|override|->[^{}()=]*|\s)*$/.test(head)) end(true);
-      else head += '{}';
-    } else head += letter;
-  }
-  return names;
-}
-
-/**
- * @param {Map<string, string>} files paths inside cpp/ and their texts
- * @returns {string[]} a sentence for each name that two files define
- */
-function definedTwice(files) {
-  /** @type {Map<string, string>} */
-  const owners = new Map();
-  /** @type {string[]} */
-  const problems = [];
-  for (const [path, text] of files) {
-    for (const name of new Set(definitionsOf(text))) {
-      const other = owners.get(name);
-      if (other === undefined) owners.set(name, path);
-      else if (!alternatives.some((pair) => pair.includes(path) && pair.includes(other)))
-        problems.push(`${other} and ${path} both define ${name}`);
-    }
-  }
-  return problems;
+/** The names of types that a source file gives to all files. Members of classes belong to their headers. @param {string} text */
+function typesForAll(text) {
+  const shown = text.replace(/^namespace \{\n.*?^\} {2}\/\/ namespace$/gms, '');
+  const types = shown.matchAll(
+    /^(?:template.*\n)?(?:struct|class|union|enum(?: class)?|using) (\w+)\b(?!::)[^;(]*[{=]/gm,
+  );
+  return [...types].map(([, name]) => String(name));
 }
 
 /**
@@ -312,12 +191,12 @@ function problemsOf(files) {
     if (other !== undefined) problems.push(`${other} and ${path} have the same name`);
     names.set(basename(path), path);
   }
-  problems.push(...definedTwice(files));
+  for (const [path, text] of files) {
+    if (!path.endsWith('.cpp')) continue;
+    for (const name of typesForAll(text)) problems.push(`${path} defines ${name} outside of an anonymous namespace`);
+  }
   return problems;
 }
-
-/** Two headers that define something in one namespace. @param {string} a @param {string} b */
-const definers = (a, b) => ({ 'arrays/a.h': `namespace n::m {\n${a}\n}`, 'ggml/b.h': `namespace n::m {\n${b}\n}` });
 
 /** Sets of files, and how many problems they have. */
 const selfTests = [
@@ -338,35 +217,17 @@ const selfTests = [
   { files: { 'arrays/a.h': '#include "b.h"', 'arrays/b.h': '' }, problems: 1 },
   { files: { 'arrays/a.h': '', 'ggml/a.h': '' }, problems: 1 },
   { files: { 'shared/a.h': '' }, problems: 1 },
-  { files: definers('inline constexpr int kA = 1, kB[] = {2, 3};', 'inline constexpr float kB = 2;'), problems: 1 },
-  { files: definers('inline constexpr Rule kA = {.b = 1};', 'inline constexpr Rule kA{.b = 2};'), problems: 1 },
-  { files: definers('/* } */ struct A : B { int a() { return 1; } };', "enum class A { kOne = '}' };"), problems: 1 },
-  { files: definers('struct A {};', 'struct A::Inner {}; struct A; using B = A;'), problems: 0 },
+  { files: { 'arrays/a.cpp': 'namespace b {\nstruct A {};\n}  // namespace b' }, problems: 1 },
   {
-    files: definers(
-      'inline int a(const B& b, int c = d(1)) noexcept { return 1; }',
-      'int a(const B&, int) { return 2; }',
-    ),
-    problems: 1,
+    files: { 'arrays/a.cpp': 'namespace b {\nusing A = int;\nenum class B { kOne };\n}  // namespace b' },
+    problems: 2,
   },
   {
-    files: definers('template <class T> T a(T b) { return b; }', 'int a(int b); int a(float c) { return 2; }'),
+    files: { 'arrays/a.cpp': 'namespace b {\nnamespace {\nstruct A {};\n}  // namespace\n}  // namespace b' },
     problems: 0,
   },
   {
-    files: definers('namespace { constexpr int kA = 1; }', 'namespace { struct kA {}; }\nstatic int kA = 2;'),
-    problems: 0,
-  },
-  {
-    files: { 'arrays/a.h': 'namespace b { struct A {}; }', 'arrays/c.h': 'namespace d { struct A {}; }' },
-    problems: 0,
-  },
-  {
-    files: { 'arrays/a.h': 'namespace b { struct A {}; }', 'ggml/c.cpp': 'namespace b { class A final {}; }' },
-    problems: 1,
-  },
-  {
-    files: { 'lanes/lanes_scalar.h': 'struct F32x4 {};', 'lanes/lanes_simd128.h': 'struct F32x4 {};' },
+    files: { 'arrays/a.cpp': 'namespace b {\nstruct A::B {};\nusing c::d;\nstruct E;\n}  // namespace b' },
     problems: 0,
   },
   {
