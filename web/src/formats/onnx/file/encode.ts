@@ -23,49 +23,103 @@ function checkedInt64(value: Int64): bigint {
   return BigInt(value);
 }
 
-/** Encodes an int64. Negative ones take ten bytes. */
-function varint(value: Int64): number[] {
-  const bytes: number[] = [];
-  if (typeof value === 'number' && value >= 0 && value < 2 ** 31 && Number.isInteger(value)) {
-    let small = value;
-    for (; small > 127; small >>>= 7) bytes.push((small & 127) | 128);
-    bytes.push(small);
-    return bytes;
-  }
-  let rest = BigInt.asUintN(64, checkedInt64(value));
-  while (rest >= 128n) {
-    bytes.push(Number(rest & 127n) | 128);
-    rest >>= 7n;
-  }
-  return [...bytes, Number(rest)];
-}
-
-export function integerField(number: number, value: Int64): number[] {
-  return [...varint(number * 8), ...varint(value)];
-}
-
-function bytesField(number: number, bytes: ArrayLike<number>): number[] {
-  return [...varint(number * 8 + 2), ...varint(bytes.length), ...Array.from(bytes)];
-}
-
 const utf8 = new TextEncoder();
 
-export function textField(number: number, text: string): number[] {
-  return bytesField(number, utf8.encode(text));
+/** Writes fields of a message, one behind the other. A result may have a hundred thousand nodes, so it goes without arrays of numbers. */
+class FieldWriter {
+  #bytes = new Uint8Array(512);
+  #length = 0;
+
+  #reserve(count: number): void {
+    if (this.#length + count <= this.#bytes.length) return;
+    const larger = new Uint8Array(2 * (this.#length + count));
+    larger.set(this.#bytes);
+    this.#bytes = larger;
+  }
+
+  /** Begins a message. */
+  start(): this {
+    this.#length = 0;
+    return this;
+  }
+
+  /** An int64. Negative ones take ten bytes. */
+  varint(value: Int64): this {
+    this.#reserve(10);
+    if (typeof value === 'number' && value >= 0 && value < 2 ** 31 && Number.isInteger(value)) {
+      let small = value;
+      for (; small > 127; small >>>= 7) this.#bytes[this.#length++] = (small & 127) | 128;
+      this.#bytes[this.#length++] = small;
+      return this;
+    }
+    let rest = BigInt.asUintN(64, checkedInt64(value));
+    for (; rest >= 128n; rest >>= 7n) this.#bytes[this.#length++] = Number(rest & 127n) | 128;
+    this.#bytes[this.#length++] = Number(rest);
+    return this;
+  }
+
+  integer(number: number, value: Int64): this {
+    return this.varint(number * 8).varint(value);
+  }
+
+  float(number: number, value: number): this {
+    this.varint(number * 8 + 5).#reserve(4);
+    new DataView(this.#bytes.buffer).setFloat32(this.#length, value, true);
+    this.#length += 4;
+    return this;
+  }
+
+  bytes(number: number, bytes: ArrayLike<number>): this {
+    this.varint(number * 8 + 2)
+      .varint(bytes.length)
+      .#reserve(bytes.length);
+    this.#bytes.set(bytes, this.#length);
+    this.#length += bytes.length;
+    return this;
+  }
+
+  text(number: number, text: string): this {
+    // Write short ASCII at once.
+    const begin = this.#length;
+    if (text.length < 128) {
+      this.varint(number * 8 + 2).#reserve(1 + text.length);
+      this.#bytes[this.#length++] = text.length;
+      let i = 0;
+      for (let code = text.charCodeAt(0); code < 128; code = text.charCodeAt(++i)) this.#bytes[this.#length++] = code;
+      if (i === text.length) return this;
+      this.#length = begin;
+    }
+    return this.bytes(number, utf8.encode(text));
+  }
+
+  /** The bytes of the message. */
+  take(): Uint8Array<ArrayBuffer> {
+    return this.#bytes.slice(0, this.#length);
+  }
 }
 
-function floatField(number: number, value: number): number[] {
-  const bytes = new Uint8Array(4);
-  new DataView(bytes.buffer).setFloat32(0, value, true);
-  return [...varint(number * 8 + 5), ...bytes];
+/** The writers of fields and of attributes, which keep their memory. */
+const [writer, attributeWriter] = [new FieldWriter(), new FieldWriter()];
+
+export function integerField(number: number, value: Int64): Uint8Array<ArrayBuffer> {
+  return writer.start().integer(number, value).take();
+}
+
+export function textField(number: number, text: string): Uint8Array<ArrayBuffer> {
+  return writer.start().text(number, text).take();
 }
 
 /** A field that holds pieces. */
 export function piecesField(number: number, pieces: readonly MessagePiece[]): MessagePiece[] {
-  return [{ bytes: Uint8Array.from([...varint(number * 8 + 2), ...varint(encodedSizeOf(pieces))]) }, ...pieces];
+  const head = writer
+    .start()
+    .varint(number * 8 + 2)
+    .varint(encodedSizeOf(pieces))
+    .take();
+  return [{ bytes: head }, ...pieces];
 }
 
-export function bytesPiece(bytes: readonly number[]): MessagePiece {
+export function bytesPiece(bytes: ArrayLike<number>): MessagePiece {
   return { bytes: Uint8Array.from(bytes) };
 }
 
@@ -94,27 +148,53 @@ export interface NewNode {
   readonly copied?: readonly MessagePiece[];
 }
 
-/** A Cast to a type, given by number, named after its output. */
-export function castNode(from: string, to: string, type: number): NewNode {
-  return { opType: 'Cast', name: to, inputs: [from], outputs: [to], attributes: { to: type } };
+/** A node with one output, named after it. */
+export function nodeFor(
+  output: string,
+  opType: string,
+  inputs: readonly string[],
+  attributes: NewNode['attributes'] = {},
+): NewNode {
+  return { opType, name: output, inputs, outputs: [output], attributes };
 }
 
-function attributeBytes(name: string, value: AttributeValue): number[] {
-  const bytes = textField(attributeField.name, name);
-  if (typeof value === 'number')
-    return [...bytes, ...integerField(attributeField.i, value), ...integerField(attributeField.type, 2)];
-  if (typeof value === 'string')
-    return [...bytes, ...textField(attributeField.s, value), ...integerField(attributeField.type, 3)];
-  if ('float' in value) {
-    return [...bytes, ...floatField(attributeField.f, value.float), ...integerField(attributeField.type, 1)];
+/** A Cast to a type, given by number, named after its output. */
+export function castNode(from: string, to: string, type: number): NewNode {
+  return nodeFor(to, 'Cast', [from], { to: type });
+}
+
+/** Numbers of the types of attributes, besides their fields. */
+const attributeTypes = { f: 1, i: 2, s: 3, t: 4, ints: 7 } as const;
+
+function attributeBytes(name: string, value: AttributeValue): Uint8Array<ArrayBuffer> {
+  attributeWriter.start().text(attributeField.name, name);
+  const end = (type: keyof typeof attributeTypes) =>
+    attributeWriter.integer(attributeField.type, attributeTypes[type]).take();
+  if (typeof value === 'number') {
+    attributeWriter.integer(attributeField.i, value);
+    return end('i');
   }
-  const ints = value.flatMap((one) => integerField(attributeField.ints, one));
-  return [...bytes, ...ints, ...integerField(attributeField.type, 7)];
+  if (typeof value === 'string') {
+    attributeWriter.text(attributeField.s, value);
+    return end('s');
+  }
+  if ('float' in value) {
+    attributeWriter.float(attributeField.f, value.float);
+    return end('f');
+  }
+  for (const one of value) attributeWriter.integer(attributeField.ints, one);
+  return end('ints');
 }
 
 /** An attribute as a field of a node. */
 export function attributePieces(name: string, value: AttributeValue): MessagePiece[] {
-  return piecesField(nodeField.attribute, [bytesPiece(attributeBytes(name, value))]);
+  return piecesField(nodeField.attribute, [{ bytes: attributeBytes(name, value) }]);
+}
+
+/** The attribute `value` of a constant, with the message of its tensor, as a field of a node. */
+export function valueAttributePieces(tensor: readonly MessagePiece[]): MessagePiece[] {
+  const head = writer.start().text(attributeField.name, 'value').integer(attributeField.type, attributeTypes.t).take();
+  return piecesField(nodeField.attribute, [{ bytes: head }, ...piecesField(attributeField.t, tensor)]);
 }
 
 /** Encoded attributes of a node. */
@@ -122,77 +202,19 @@ export function attributePiecesOf({ attributes }: Pick<OnnxNode, 'attributes'>):
   return [...attributes.values()].map(({ start, end }) => ({ begin: start, end }));
 }
 
-/** Collects the bytes of a message. A result may have a hundred thousand nodes, so it goes without arrays of numbers. */
-class Writer {
-  #bytes = new Uint8Array(512);
-  #length = 0;
-
-  /** Begins a message. */
-  start(): void {
-    this.#length = 0;
-  }
-
-  #reserve(count: number): void {
-    if (this.#length + count <= this.#bytes.length) return;
-    const larger = new Uint8Array(2 * (this.#length + count));
-    larger.set(this.#bytes);
-    this.#bytes = larger;
-  }
-
-  bytesField(number: number, bytes: ArrayLike<number>): void {
-    const head = [...varint(number * 8 + 2), ...varint(bytes.length)];
-    this.#reserve(head.length + bytes.length);
-    this.#bytes.set(head, this.#length);
-    this.#bytes.set(bytes, this.#length + head.length);
-    this.#length += head.length + bytes.length;
-  }
-
-  /** @param number less than 16 */
-  textField(number: number, text: string): void {
-    if (text.length > 127) {
-      this.bytesField(number, utf8.encode(text));
-      return;
-    }
-    // Write ASCII at once.
-    this.#reserve(2 + text.length);
-    const [bytes, at] = [this.#bytes, this.#length + 2];
-    for (let i = 0; i < text.length; i++) {
-      const code = text.charCodeAt(i);
-      if (code > 127) {
-        this.bytesField(number, utf8.encode(text));
-        return;
-      }
-      bytes[at + i] = code;
-    }
-    bytes[at - 2] = number * 8 + 2;
-    bytes[at - 1] = text.length;
-    this.#length = at + text.length;
-  }
-
-  /** The bytes of the message. */
-  taken(): Uint8Array<ArrayBuffer> {
-    return this.#bytes.slice(0, this.#length);
-  }
-}
-
-/** Keeps its memory from node to node. */
-const writer = new Writer();
-
 /** A node as a field of a graph or of a function. */
 export function nodePieces(
   { opType, domain = '', name = '', inputs, outputs, attributes = {}, copied = [] }: NewNode,
   field: number,
 ): MessagePiece[] {
   writer.start();
-  for (const input of inputs) writer.textField(nodeField.input, input);
-  for (const output of outputs) writer.textField(nodeField.output, output);
-  if (name !== '') writer.textField(nodeField.name, name);
-  writer.textField(nodeField.opType, opType);
-  for (const [key, value] of Object.entries(attributes)) {
-    writer.bytesField(nodeField.attribute, attributeBytes(key, value));
-  }
-  if (domain !== '') writer.textField(nodeField.domain, domain);
-  return piecesField(field, [{ bytes: writer.taken() }, ...copied]);
+  for (const input of inputs) writer.text(nodeField.input, input);
+  for (const output of outputs) writer.text(nodeField.output, output);
+  if (name !== '') writer.text(nodeField.name, name);
+  writer.text(nodeField.opType, opType);
+  for (const [key, value] of Object.entries(attributes)) writer.bytes(nodeField.attribute, attributeBytes(key, value));
+  if (domain !== '') writer.text(nodeField.domain, domain);
+  return piecesField(field, [{ bytes: writer.take() }, ...copied]);
 }
 
 /** A tensor to be added, with elements from the plan or known bytes. */
@@ -204,19 +226,6 @@ export interface NewTensor {
   readonly data: MessagePiece;
 }
 
-function headOf({ name, type, shape }: NewTensor): number[] {
-  return [
-    ...shape.flatMap((dimension) => integerField(tensorField.dims, dimension)),
-    ...integerField(tensorField.type, type),
-    ...(name === '' ? [] : textField(tensorField.name, name)),
-  ];
-}
-
-/** The message of a tensor. */
-export function tensorPieces(tensor: NewTensor): MessagePiece[] {
-  return [bytesPiece(headOf(tensor)), ...piecesField(tensorField.raw, [tensor.data])];
-}
-
 /** Location of a tensor's elements in another file. */
 export interface External {
   readonly location: string;
@@ -224,25 +233,23 @@ export interface External {
   readonly length: number;
 }
 
+/** The message of a tensor. @param external location of its elements, if they are in another file */
+export function tensorPieces({ name, type, shape, data }: NewTensor, external?: External): MessagePiece[] {
+  writer.start();
+  for (const dimension of shape) writer.integer(tensorField.dims, dimension);
+  writer.integer(tensorField.type, type);
+  if (name !== '') writer.text(tensorField.name, name);
+  const head = { bytes: writer.take() };
+  return [head, ...(external === undefined ? piecesField(tensorField.raw, [data]) : externalPieces(external))];
+}
+
 /** Fields of a tensor for an external location. */
 export function externalPieces({ location, offset, length }: External): MessagePiece[] {
   const entries = Object.entries({ location, offset: String(offset), length: String(length) });
-  const fields = entries.flatMap(([key, value]) =>
-    bytesField(tensorField.external, [...textField(1, key), ...textField(2, value)]),
-  );
-  return [bytesPiece([...fields, ...integerField(tensorField.location, 1)])];
-}
-
-/** The message of a tensor with external elements. */
-export function externalTensorPieces(tensor: NewTensor, external: External): MessagePiece[] {
-  return [bytesPiece(headOf(tensor)), ...externalPieces(external)];
-}
-
-/** A message of opset_import. */
-export function opsetPieces(domain: string, version: number, field: number): MessagePiece[] {
-  return piecesField(field, [
-    bytesPiece([...(domain === '' ? [] : textField(1, domain)), ...integerField(2, version)]),
-  ]);
+  const fields = entries.map(([key, value]) => attributeWriter.start().text(1, key).text(2, value).take());
+  writer.start();
+  for (const field of fields) writer.bytes(tensorField.external, field);
+  return [{ bytes: writer.integer(tensorField.location, 1).take() }];
 }
 
 /** int64 elements, little-endian. */

@@ -4,12 +4,11 @@
  */
 import { addsC } from '../decide/blocks.js';
 import type { Blocks } from '../decide/decision.js';
-import { castNode, type NewNode } from '../file/encode.js';
-import type { Weight } from '../file/model.js';
+import { castNode, type NewNode, nodeFor } from '../file/encode.js';
 import { floatOf, intOf, onnxTypeNumber } from '../file/proto.js';
 import type { ReadingNode } from '../graph/graph.js';
 import type { Builder } from './builder.js';
-import { lookUp, ones } from './lookups.js';
+import { broadcastOnes, lookUpRows } from './lookups.js';
 
 /** Names of stored blocks. */
 interface BlockNames {
@@ -21,7 +20,7 @@ interface BlockNames {
 /** Writes a matrix as blocks, and the nodes that compute with them. */
 export function writeBlocks(builder: Builder, decision: Blocks): void {
   const { weight, form, k, n, products, lookups, unneeded, halves } = decision;
-  const { value } = weight;
+  const { value, graph, node } = weight;
   const isFloats = form.codec === 'matmul-bnb4';
   // Store the parts.
   const index = builder.convert(weight, form);
@@ -31,7 +30,8 @@ export function writeBlocks(builder: Builder, decision: Blocks): void {
     zeroPoints: !isFloats && form.zeroPoint ? builder.freshValue(`${value}_zero_points`) : undefined,
   };
   // Store scales of a table in a shape that broadcasts over the codes of their blocks.
-  const wide = [n, Math.ceil(k / form.blockSize), ...(isFloats ? [] : ones(form.bits))];
+  const blocks = Math.ceil(k / form.blockSize);
+  const wide = [n, blocks, ...(isFloats ? [] : broadcastOnes(form.bits))];
   builder.addTensors(weight, [
     builder.tensorOf(index, 'scale', stored.scales, products.length === 0 ? wide : undefined),
     ...(stored.zeroPoints === undefined ? [] : [builder.tensorOf(index, 'zeroPoint', stored.zeroPoints)]),
@@ -44,60 +44,25 @@ export function writeBlocks(builder: Builder, decision: Blocks): void {
     builder.replaceNode(reader.node, reader.graph, () => productNodes(builder, reader, decision, stored));
   }
   if (lookups.length === 0 || isFloats) return;
-  const table = {
-    ...stored,
-    scales: products.length === 0 ? stored.scales : widened(builder, weight, stored.scales, wide),
-    bits: form.bits,
-    blocks: Math.ceil(k / form.blockSize),
-    blockSize: form.blockSize,
-    columns: k,
-    halfScales: form.scale === 'F16',
-  };
-  for (const reader of lookups) lookUp(builder, reader, table, halves.has(reader.node));
-}
-
-/** The scales with extra dimensions, to broadcast over the codes of their blocks. */
-function widened(builder: Builder, { graph, node }: Weight, scales: string, shape: readonly number[]): string {
-  const wide = builder.freshValue(`${scales}_wide`);
-  const name = builder.addIntegers(graph, `${scales}_shape`, shape);
-  builder.addNodes({ graph, before: node }, [
-    { opType: 'Reshape', name: wide, inputs: [scales, name], outputs: [wide] },
-  ]);
-  return wide;
-}
-
-/** A factor attribute of a Gemm. */
-type Factor = 'alpha' | 'beta';
-
-/**
- * A factor of a Gemm as a value; undefined if it is 1, or without an operand.
- * @param nodes output: the nodes that it needs
- */
-function factorOf(
-  builder: Builder,
-  { node, graph }: ReadingNode,
-  factor: Factor,
-  isHalf: boolean,
-  nodes: NewNode[],
-): string | undefined {
-  const value = floatOf(node, factor, 1);
-  if (node.opType !== 'Gemm' || value === 1 || (factor === 'beta' && !addsC(node))) return undefined;
-  const name = builder.addFloat(graph, `${builder.outputsOf(node)[0]}_${factor}`, value);
-  if (!isHalf) return name;
-  // The optimizer folds this node when it loads the model.
-  const half = builder.freshValue(`${name}_fp16`);
-  nodes.push(castNode(name, half, onnxTypeNumber('F16')));
-  return half;
+  let { scales } = stored;
+  if (products.length > 0) {
+    const reshaped = builder.freshValue(`${scales}_wide`);
+    const shape = builder.addIntegers(graph, `${scales}_shape`, wide);
+    builder.addNodes({ graph, before: node }, [nodeFor(reshaped, 'Reshape', [scales, shape])]);
+    scales = reshaped;
+  }
+  const { bits, blockSize } = form;
+  const table = { ...stored, scales, bits, blocks, blockSize, columns: k, halfScales: form.scale === 'F16' };
+  for (const reader of lookups) lookUpRows(builder, reader, table, halves.has(reader.node));
 }
 
 /** Nodes that replace a MatMul or a Gemm: alpha · A · B + beta · C. */
 function productNodes(
   builder: Builder,
-  reader: ReadingNode,
+  { node, graph }: ReadingNode,
   { form, k, n, halves }: Blocks,
   { codes, scales, zeroPoints }: BlockNames,
 ): NewNode[] {
-  const { node, graph } = reader;
   const [a = '', , c = ''] = builder.inputsOf(node);
   const [output = ''] = builder.outputsOf(node);
   const isFloats = form.codec === 'matmul-bnb4';
@@ -109,9 +74,18 @@ function productNodes(
     nodes.push({ opType, name: `${name}_${what}`, inputs, outputs: [to], attributes });
     return to;
   };
-  // Name the values between the nodes.
+  // Name the factors that are not 1, and the values between the nodes.
   const adds = addsC(node);
-  const [alpha, beta] = (['alpha', 'beta'] as const).map((one) => factorOf(builder, reader, one, isHalf, nodes));
+  const [alpha, beta] = (['alpha', 'beta'] as const).map((factor) => {
+    const value = floatOf(node, factor, 1);
+    if (node.opType !== 'Gemm' || value === 1 || (factor === 'beta' && !adds)) return undefined;
+    const constant = builder.addFloat(graph, `${output}_${factor}`, value);
+    if (!isHalf) return constant;
+    // The optimizer folds this node when it loads the model.
+    const half = builder.freshValue(`${constant}_fp16`);
+    nodes.push(castNode(constant, half, onnxTypeNumber('F16')));
+    return half;
+  });
   const scaled = adds ? fresh('_product') : output;
   const sum = alpha === undefined ? scaled : fresh('_unscaled');
   // Add the product, with its rows in the type of the scales.

@@ -1,5 +1,5 @@
 /** Builds a result: collects the forms of tensors and the changes of the graphs. */
-import type { Form, Part } from '../../codecs/codec.js';
+import type { Form } from '../../codecs/codec.js';
 import type { FilePlan, OutputFile, PartsOf, PlannedTensor, Segment, SourceTensor } from '../../format.js';
 import { keptTensor, plainTensor } from '../../tensors.js';
 import type { Decisions } from '../decide/decide.js';
@@ -8,22 +8,21 @@ import {
   bytesPiece,
   type External,
   externalPieces,
-  externalTensorPieces,
   int64Piece,
   integerField,
   type MessagePiece,
   type NewNode,
   type NewTensor,
   nodePieces,
-  opsetPieces,
   piecesField,
   tensorPieces,
   textField,
+  valueAttributePieces,
 } from '../file/encode.js';
 import type { OnnxModel, Weight } from '../file/model.js';
 import {
-  attributeField,
   contrib,
+  functionField,
   graphField,
   type Int64,
   modelField,
@@ -38,10 +37,7 @@ import type { Graphs, Scope } from '../graph/graph.js';
 import { irVersionOf, type Opsets, type Rewritten } from '../graph/opsets.js';
 import type { OnnxReason } from '../reasons.js';
 import { Edits } from './edits.js';
-import { layOut } from './layout.js';
-
-const functionNodeField = 7;
-const functionOpsetField = 9;
+import { layOutModel } from './layout.js';
 
 /** Position of new nodes: before a node, or behind one, which may be the last; else at the start of the graph. */
 export interface Position {
@@ -49,6 +45,34 @@ export interface Position {
   readonly before: OnnxNode | undefined;
   /** The preceding node. */
   readonly behind?: OnnxNode | undefined;
+}
+
+/** Suffix of the name of the file beside a model. */
+export const dataSuffix = '_data';
+
+/** Smallest external data in bytes, as in onnx (onnx/external_data_helper.py at f754691). */
+const smallestExternal = 1024;
+
+/** Names that a result adds. */
+class FreshNames {
+  readonly #taken: ReadonlySet<string>;
+  readonly #added = new Set<string>();
+  /** Last numbers behind names that were wanted again. Thousands of nodes may want one name. */
+  readonly #numbers = new Map<string, number>();
+
+  constructor(taken: ReadonlySet<string>) {
+    this.#taken = taken;
+  }
+
+  /** Adds a name much like a given one that is neither taken nor added. */
+  add(wanted: string): string {
+    let number = this.#numbers.get(wanted) ?? 0;
+    let name = number === 0 ? wanted : `${wanted}_${++number}`;
+    while (this.#taken.has(name) || this.#added.has(name)) name = `${wanted}_${++number}`;
+    if (number > 0) this.#numbers.set(wanted, number);
+    this.#added.add(name);
+    return name;
+  }
 }
 
 export class Builder {
@@ -63,9 +87,13 @@ export class Builder {
   readonly #indexes: ReadonlyMap<Weight, number>;
   readonly #tensors: (PlannedTensor | undefined)[];
   readonly #more: PlannedTensor[] = [];
-  readonly #opsets = new Map<Scope, Map<string, number>>();
-  readonly #data: DataFile | undefined;
-  readonly #dropped = new Set<OnnxGraph>();
+  readonly #opsets: ReadonlyMap<Scope, Map<string, number>>;
+  /** Name of the file beside the model for weights, its parts, and its size. */
+  readonly #dataFile: string | undefined;
+  readonly #data: Extract<Segment, { readonly tensor: number }>[] = [];
+  #dataSize = 0;
+  /** True once an input of the graph was removed with its initializer. */
+  #hasDropped = false;
   readonly #spelled = new Set<number>();
   /** Functions that add the nodes replacing others. */
   readonly #replaced: (() => void)[] = [];
@@ -81,7 +109,7 @@ export class Builder {
     dataFile: string | undefined,
   ) {
     this.model = model;
-    this.#data = dataFile === undefined ? undefined : new DataFile(dataFile);
+    this.#dataFile = dataFile;
     this.graphs = graphs;
     this.#valueNames = new FreshNames(graphs.valueNames);
     this.#nodeNames = new FreshNames(graphs.nodeNames);
@@ -90,49 +118,48 @@ export class Builder {
     this.#feedback = feedback;
     this.#indexes = new Map(model.weights.map((weight, i) => [weight, i]));
     this.#tensors = model.weights.map(() => undefined);
-    for (const scope of this.graphs.scopes) this.#opsets.set(scope, new Map(scope.opsets));
+    this.#opsets = new Map(graphs.scopes.map((scope) => [scope, new Map(scope.opsets)]));
   }
 
   // --------------------------------------------------------------------------------------------------------------------- tensors
 
-  /** Parts of a tensor in a form. */
-  parts({ source }: Weight, form: Form): readonly Part[] {
-    return this.#partsOf(source.shape, form);
-  }
-
   /** Converts a tensor, possibly to several forms. Returns its index in the plan. */
   convert(weight: Weight, form: Form): number {
-    const feedback = 'importance' in form ? this.#feedback.get(weight) : undefined;
-    const plain: PlannedTensor = { source: plainTensor(weight.source), form, parts: this.parts(weight, form) };
-    const planned = feedback === undefined ? plain : { ...plain, feedback, moments: feedback };
-    const index = this.#indexOf(weight);
-    if (this.#tensors[index] === undefined) {
-      this.#tensors[index] = planned;
-      return index;
-    }
-    this.#more.push(planned);
+    const index = this.#indexes.get(weight) as number;
+    if (this.#tensors[index] !== undefined) return this.convertMore(weight.source, form, weight);
+    this.#tensors[index] = this.#planned(weight.source, form, weight);
+    return index;
+  }
+
+  /** Converts a tensor inside of a node, or a weight once more. Returns its index in the plan. */
+  convertMore(source: SourceTensor, form: Form, weight?: Weight): number {
+    this.#more.push(this.#planned(source, form, weight));
     return this.#tensors.length + this.#more.length - 1;
   }
 
-  #indexOf(weight: Weight): number {
-    return this.#indexes.get(weight) as number;
-  }
-
-  /** Converts a tensor inside of a node. Returns its index in the plan. */
-  convertMore(source: SourceTensor, form: Form): number {
-    this.#more.push({ source: plainTensor(source), form, parts: this.#partsOf(source.shape, form) });
-    return this.#tensors.length + this.#more.length - 1;
+  #planned(source: SourceTensor, form: Form, weight: Weight | undefined): PlannedTensor {
+    const feedback = weight !== undefined && 'importance' in form ? this.#feedback.get(weight) : undefined;
+    const plain: PlannedTensor = { source: plainTensor(source), form, parts: this.#partsOf(source.shape, form) };
+    return feedback === undefined ? plain : { ...plain, feedback, moments: feedback };
   }
 
   /** Copies a tensor. */
   keep(weight: Weight, reason: OnnxReason): void {
-    const index = this.#indexOf(weight);
-    this.#tensors[index] = keptTensor(weight.source, reason);
-    const bytes = { tensor: index, role: 'data', size: weight.source.bytes };
-    const isShape = weight.source.dtype === 'I64' || weight.node?.attributes.has('value_floats');
-    const external = isShape ? undefined : this.#outside(weight.graph, bytes);
-    if (external !== undefined) this.#replaceData(weight, externalPieces(external));
-    else if (weight.tensor.data.kind === 'external') this.#replaceData(weight, piecesField(tensorField.raw, [bytes]));
+    const { source, tensor, graph, node } = weight;
+    const index = this.#indexes.get(weight) as number;
+    this.#tensors[index] = keptTensor(source, reason);
+    const bytes = { tensor: index, role: 'data', size: source.bytes };
+    const isShape = source.dtype === 'I64' || node?.attributes.has('value_floats');
+    const external = isShape ? undefined : this.#outside(graph, bytes);
+    if (external === undefined && tensor.data.kind !== 'external') return;
+    // Replace the data by other fields.
+    const { raw, external: entries, location, floats, int32s, doubles, uint64s } = tensorField;
+    const data: readonly number[] = [raw, entries, location, floats, int32s, doubles, uint64s];
+    for (const { start, number } of this.model.skeleton.fields(tensor.begin, tensor.end)) {
+      if (data.includes(number)) this.edits.replace(start);
+    }
+    const pieces = external === undefined ? piecesField(raw, [bytes]) : externalPieces(external);
+    this.edits.append(tensor.begin, pieces);
   }
 
   /** Puts bytes into the file beside the model, if they belong there. */
@@ -140,17 +167,14 @@ export class Builder {
     // Keep data of branches and loops inside, where onnxruntime-web does not find external data, and small tensors, which may determine
     // shapes.
     const isMain = graph === this.model.proto.graph;
-    return isMain && 'size' in data && data.size >= smallestExternal ? this.#data?.add(data) : undefined;
-  }
-
-  /** Replaces a tensor's data by other fields. */
-  #replaceData({ tensor }: Weight, pieces: readonly MessagePiece[]): void {
-    const { raw, external, location, floats, int32s, doubles, uint64s } = tensorField;
-    const data: readonly number[] = [raw, external, location, floats, int32s, doubles, uint64s];
-    for (const { start, number } of this.model.skeleton.fields(tensor.begin, tensor.end)) {
-      if (data.includes(number)) this.edits.replace(start);
-    }
-    this.edits.append(tensor.begin, pieces);
+    if (this.#dataFile === undefined || !isMain || !('size' in data) || data.size < smallestExternal) return undefined;
+    // Align large tensors to pages, so that they can be mapped into memory.
+    const { tensor, role, size } = data;
+    const unit = size >= 1 << 20 ? 4096 : 64;
+    const offset = Math.ceil(this.#dataSize / unit) * unit;
+    this.#data.push({ at: offset, tensor, role });
+    this.#dataSize = offset + size;
+    return { location: this.#dataFile, offset, length: size };
   }
 
   /** A part of a converted tensor as a tensor of the result. */
@@ -166,26 +190,29 @@ export class Builder {
 
   /** Adds tensors to the graph of a weight, replacing it if it is an initializer. */
   addTensors({ graph, tensor, node }: Weight, tensors: readonly NewTensor[]): void {
-    for (const one of tensors) {
-      const external = this.#outside(graph, one.data);
-      const pieces = external === undefined ? tensorPieces(one) : externalTensorPieces(one, external);
-      // Functions lack initializers: add a Constant.
-      if (this.graphs.scopeOf(graph).function?.body === graph) {
-        this.#addConstant(graph, node, one, pieces);
-        continue;
-      }
-      const field = piecesField(graphField.initializer, pieces);
-      if (node === undefined) this.edits.before(tensor.start, field);
-      else this.edits.append(this.#lastMessage(graph), field);
-    }
+    for (const one of tensors) this.addConstant(graph, one, node, node === undefined ? tensor.start : undefined);
   }
 
-  /** Adds a tensor without replacing one: small known bytes, or a part of the plan. */
-  addConstant(graph: OnnxGraph, tensor: NewTensor): void {
-    const external = this.#outside(graph, tensor.data);
-    const pieces = external === undefined ? tensorPieces(tensor) : externalTensorPieces(tensor, external);
-    if (this.graphs.scopeOf(graph).function?.body === graph) this.#addConstant(graph, undefined, tensor, pieces);
-    else this.edits.append(this.#lastMessage(graph), piecesField(graphField.initializer, pieces));
+  /**
+   * Adds a tensor: small known bytes, or a part of the plan.
+   * @param before node that it stands before in a function
+   * @param start offset of the initializer that it stands before; undefined for the end of the graph
+   */
+  addConstant(graph: OnnxGraph, tensor: NewTensor, before?: OnnxNode, start?: number): void {
+    const pieces = tensorPieces(tensor, this.#outside(graph, tensor.data));
+    if (this.#isFunction(graph)) {
+      // Functions lack initializers: add a Constant.
+      const head = bytesPiece([
+        ...textField(nodeField.output, tensor.name),
+        ...textField(nodeField.opType, 'Constant'),
+      ]);
+      const node = [head, ...valueAttributePieces(pieces)];
+      this.#insert({ graph, before }, piecesField(functionField.node, node));
+      return;
+    }
+    const field = piecesField(graphField.initializer, pieces);
+    if (start === undefined) this.edits.append(this.#lastMessage(graph), field);
+    else this.edits.before(start, field);
   }
 
   /** Adds a float32 constant for one node. Returns its name. */
@@ -216,29 +243,12 @@ export class Builder {
     return name;
   }
 
-  #addConstant(
-    graph: OnnxGraph,
-    before: OnnxNode | undefined,
-    { name }: NewTensor,
-    pieces: readonly MessagePiece[],
-  ): void {
-    const attribute = [
-      bytesPiece([...textField(attributeField.name, 'value'), ...integerField(attributeField.type, 4)]),
-      ...piecesField(attributeField.t, pieces),
-    ];
-    const node = [
-      bytesPiece([...textField(nodeField.output, name), ...textField(nodeField.opType, 'Constant')]),
-      ...piecesField(nodeField.attribute, attribute),
-    ];
-    this.#insert({ graph, before }, piecesField(this.#nodeField(graph), node));
-  }
-
   #lastMessage(graph: OnnxGraph): number {
     return (graph.messages.at(-1) as OnnxGraph['messages'][number]).begin;
   }
 
-  #nodeField(graph: OnnxGraph): number {
-    return this.graphs.scopeOf(graph).function?.body === graph ? functionNodeField : graphField.node;
+  #isFunction(graph: OnnxGraph): boolean {
+    return this.graphs.scopeOf(graph).function?.body === graph;
   }
 
   /** The position behind a node; the start of the graph if undefined. */
@@ -248,7 +258,7 @@ export class Builder {
 
   /** Puts nodes at a position. */
   addNodes(position: Position, nodes: readonly NewNode[]): void {
-    const field = this.#nodeField(position.graph);
+    const field = this.#isFunction(position.graph) ? functionField.node : graphField.node;
     for (const node of nodes) {
       const name = node.name === undefined ? {} : { name: this.#nodeNames.add(node.name) };
       this.#insert(position, nodePieces({ ...node, ...name }, field));
@@ -264,11 +274,10 @@ export class Builder {
   /** Removes a weight: its initializer with the input of the same name, or its node. */
   remove({ graph, tensor, node, value }: Weight): void {
     this.edits.replace(node?.start ?? tensor.start);
-    if (node !== undefined) return;
-    for (const input of graph.inputs) {
+    for (const input of node === undefined ? graph.inputs : []) {
       if (input.name !== value) continue;
       this.edits.replace(input.start);
-      this.#dropped.add(graph);
+      this.#hasDropped = true;
     }
   }
 
@@ -341,8 +350,6 @@ export class Builder {
     for (const node of nodes) if (!this.edits.isReplaced(node.start)) this.removeNode(node);
   }
 
-  // ----------------------------------------------------------------------------------------------------------------------- names
-
   /** An unused name of a value, similar to the given one. */
   freshValue(name: string): string {
     return this.#valueNames.add(name);
@@ -376,41 +383,35 @@ export class Builder {
   /** Writes the changed versions. */
   #writeVersions(): void {
     const { proto, skeleton, source } = this.model;
-    let ir = this.#dropped.size > 0 ? 4 : 0;
+    /** Replaces the first of some fields and removes the others; without fields, appends to their message. */
+    const replaceAll = (begin: number, fields: readonly Field[], piece: MessagePiece[]) => {
+      for (const [i, { start }] of fields.entries()) this.edits.replace(start, i === 0 ? piece : []);
+      if (fields.length === 0) this.edits.append(begin, piece);
+    };
+    /** True for the import of ai.onnx, whose domain may be empty or absent. */
+    const isStandard = ({ begin, end }: Field) =>
+      [...skeleton.fields(begin, end)].every((field) => {
+        if (field.number !== 1 || field.wire !== 2) return true;
+        const name = new TextDecoder().decode(skeleton.bytes(field.begin, field.end));
+        return name === '' || name === 'ai.onnx';
+      });
+    let ir = this.#hasDropped ? 4 : 0;
     for (const scope of this.graphs.scopes) {
-      const [begin, end, field] =
-        scope.function === undefined
-          ? [0, source.size, modelField.opsetImport]
-          : [scope.root.messages[0]?.begin ?? 0, scope.root.messages[0]?.end ?? 0, functionOpsetField];
+      const isMain = scope.function === undefined;
+      const [{ begin, end } = { begin: 0, end: 0 }] = isMain ? [{ begin: 0, end: source.size }] : scope.root.messages;
+      const field = isMain ? modelField.opsetImport : functionField.opsetImport;
       for (const [domain, version] of this.#opsets.get(scope) ?? []) {
         if (scope.opsets.get(domain) === version) continue;
-        const pieces = opsetPieces(domain, version, field);
-        const old = [...skeleton.fields(begin, end)].filter(
-          ({ number, begin: at, end: to }) => domain === '' && number === field && !this.#isOther(at, to),
-        );
-        this.#replaceAll(begin, old, pieces);
-        if (domain === '' && scope.function === undefined) ir = Math.max(ir, irVersionOf(version));
+        const fields = domain === '' ? [...skeleton.fields(begin, end)] : [];
+        const old = fields.filter((one) => one.number === field && isStandard(one));
+        const name = domain === '' ? [] : textField(1, domain);
+        replaceAll(begin, old, piecesField(field, [bytesPiece([...name, ...integerField(2, version)])]));
+        if (domain === '' && isMain) ir = Math.max(ir, irVersionOf(version));
       }
     }
     if (ir <= proto.irVersion) return;
     const old = [...skeleton.fields(0, source.size)].filter(({ number }) => number === modelField.irVersion);
-    this.#replaceAll(0, old, [bytesPiece(integerField(modelField.irVersion, ir))]);
-  }
-
-  /** Replaces the first of some fields and removes the others; without fields, appends to their message. */
-  #replaceAll(begin: number, fields: readonly Field[], pieces: readonly MessagePiece[]): void {
-    for (const [i, { start }] of fields.entries()) this.edits.replace(start, i === 0 ? pieces : []);
-    if (fields.length === 0) this.edits.append(begin, pieces);
-  }
-
-  /** True for opsets of domains other than ai.onnx. */
-  #isOther(begin: number, end: number): boolean {
-    for (const field of this.model.skeleton.fields(begin, end)) {
-      if (field.number !== 1 || field.wire !== 2) continue;
-      const name = new TextDecoder().decode(this.model.skeleton.bytes(field.begin, field.end));
-      if (name !== '' && name !== 'ai.onnx') return true;
-    }
-    return false;
+    replaceAll(0, old, [bytesPiece(integerField(modelField.irVersion, ir))]);
   }
 
   finish(): FilePlan {
@@ -424,62 +425,10 @@ export class Builder {
       ...this.#more,
     ];
     const pieces = this.edits.apply(this.model, 0, this.model.source.size);
-    const placed = new Set(this.#data?.segments.map((segment) => ('tensor' in segment ? segment.tensor : -1)));
-    const main = layOut(this.model, pieces, tensors, placed);
+    const files = [layOutModel(this.model, pieces, tensors, new Set(this.#data.map(({ tensor }) => tensor)))];
     // The data file is omitted if empty: all tensors may be small, or in branches.
-    const files = this.#data === undefined || placed.size === 0 ? [main] : [main, this.#data.file()];
+    const beside: OutputFile = { suffix: dataSuffix, size: this.#dataSize, segments: this.#data };
+    if (this.#data.length > 0) files.push(beside);
     return { format: 'onnx', files, tensors, notes: [], sidecars: [] };
-  }
-}
-
-/** Names that a result adds. */
-class FreshNames {
-  readonly #taken: ReadonlySet<string>;
-  readonly #added = new Set<string>();
-  /** Last numbers behind names that were wanted again. Thousands of nodes may want one name. */
-  readonly #numbers = new Map<string, number>();
-
-  constructor(taken: ReadonlySet<string>) {
-    this.#taken = taken;
-  }
-
-  /** Adds a name much like a given one that is neither taken nor added. */
-  add(wanted: string): string {
-    let number = this.#numbers.get(wanted) ?? 0;
-    let name = number === 0 ? wanted : `${wanted}_${++number}`;
-    while (this.#taken.has(name) || this.#added.has(name)) name = `${wanted}_${++number}`;
-    if (number > 0) this.#numbers.set(wanted, number);
-    this.#added.add(name);
-    return name;
-  }
-}
-
-/** Suffix of the name of the file beside a model. */
-export const dataSuffix = '_data';
-
-/** Smallest external data in bytes, as in onnx (onnx/external_data_helper.py at f754691). */
-const smallestExternal = 1024;
-
-/** A file beside the model for weights. */
-class DataFile {
-  readonly segments: Segment[] = [];
-  readonly #name: string;
-  #size = 0;
-
-  constructor(name: string) {
-    this.#name = name;
-  }
-
-  add({ tensor, role, size }: { readonly tensor: number; readonly role: string; readonly size: number }): External {
-    // Align large tensors to pages, so that they can be mapped into memory.
-    const unit = size >= 1 << 20 ? 4096 : 64;
-    const offset = Math.ceil(this.#size / unit) * unit;
-    this.segments.push({ at: offset, tensor, role });
-    this.#size = offset + size;
-    return { location: this.#name, offset, length: size };
-  }
-
-  file(): OutputFile {
-    return { suffix: dataSuffix, size: this.#size, segments: this.segments };
   }
 }

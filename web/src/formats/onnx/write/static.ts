@@ -4,7 +4,7 @@
  */
 import type { DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
 import { type ActivationCodes, quantizeOpset, type StaticDecision, staticBias } from '../decide/static.js';
-import type { NewNode } from '../file/encode.js';
+import { castNode, nodeFor } from '../file/encode.js';
 import type { Weight } from '../file/model.js';
 import { contrib, type OnnxGraph, onnxTypeNumber } from '../file/proto.js';
 import type { Builder, Position } from './builder.js';
@@ -35,28 +35,13 @@ export function writeStatic(
   /** Adds a pair of nodes, which quantizes a value and restores it under another name. */
   const addPair = (graph: OnnxGraph, position: Position, from: string, to: string, codes: ActivationCodes) => {
     builder.raise(graph, quantizeOpset);
-    const fresh = (what: string) => builder.freshValue(`${to}_${what}`);
     const scale = builder.addFloat(graph, `${to}_scale`, codes.scale);
-    const [zeroPoint, quantized] = [fresh('zero_point'), fresh('quantized')];
-    builder.addConstant(graph, {
-      name: zeroPoint,
-      type: onnxTypeNumber('U8'),
-      shape: [],
-      data: { bytes: Uint8Array.of(codes.zeroPoint) },
-    });
+    const [zeroPoint, quantized] = [builder.freshValue(`${to}_zero_point`), builder.freshValue(`${to}_quantized`)];
+    const data = { bytes: Uint8Array.of(codes.zeroPoint) };
+    builder.addConstant(graph, { name: zeroPoint, type: onnxTypeNumber('U8'), shape: [], data });
     builder.addNodes(position, [
-      {
-        opType: 'QuantizeLinear',
-        name: `${to}_QuantizeLinear`,
-        inputs: [from, scale, zeroPoint],
-        outputs: [quantized],
-      },
-      {
-        opType: 'DequantizeLinear',
-        name: `${to}_DequantizeLinear`,
-        inputs: [quantized, scale, zeroPoint],
-        outputs: [to],
-      },
+      { ...nodeFor(quantized, 'QuantizeLinear', [from, scale, zeroPoint]), name: `${to}_QuantizeLinear` },
+      { ...nodeFor(to, 'DequantizeLinear', [quantized, scale, zeroPoint]), name: `${to}_DequantizeLinear` },
     ]);
     return scale;
   };
@@ -84,55 +69,26 @@ export function writeStatic(
       restored.set(name, made);
     }
     if (made.name !== name) builder.renameInput(node, 0, made.name);
+    // Store a bias as int32 with the product of the scales of input and weight, as products of integers need it. The scales of weights are
+    // found while codes are written, so that nodes round the bias; runtimes fold them when they load the model.
     const codes = written.get(product.weight);
-    if (codes !== undefined) writeBias(builder, { product, dequantizer }, made.scale, codes);
+    const bias = codes && staticBias(graphs, product, codes.form)?.value;
+    if (bias === undefined || codes === undefined || dequantizer.domain === contrib) continue;
+    builder.raise(graph, biasOpset);
+    const [scale, ratio, rounded, limited, quantized, floats] = (
+      ['scale', 'ratio', 'rounded', 'limited', 'quantized', 'restored'] as const
+    ).map((what) => builder.freshValue(`${bias}_${what}`)) as [string, string, string, string, string, string];
+    const least = builder.addFloat(graph, `${bias}_least`, -mostBias);
+    const most = builder.addFloat(graph, `${bias}_most`, mostBias);
+    const axis = codes.form.axis === undefined ? {} : { axis: 0 };
+    builder.addNodes({ graph, before: node }, [
+      nodeFor(scale, 'Mul', [made.scale, codes.names.scale]),
+      nodeFor(ratio, 'Div', [bias, scale]),
+      nodeFor(rounded, 'Round', [ratio]),
+      nodeFor(limited, 'Clip', [rounded, least, most]),
+      castNode(limited, quantized, onnxTypeNumber('I32')),
+      nodeFor(floats, 'DequantizeLinear', [quantized, scale], axis),
+    ]);
+    builder.renameInput(node, 2, floats);
   }
-}
-
-/**
- * Stores a bias as int32 with the product of the scales of input and weight, as products of integers need it. The scales of weights are found
- * while codes are written, so that nodes round the bias; runtimes fold them when they load the model.
- */
-function writeBias(
-  builder: Builder,
-  { product, dequantizer }: Pick<StaticDecision, 'product' | 'dequantizer'>,
-  inputScale: string,
-  { form, names }: WrittenCodes,
-): void {
-  const { node, graph } = product;
-  const bias = staticBias(builder.graphs, product, form)?.value;
-  if (bias === undefined || dequantizer.domain === contrib) return;
-  // Name the new values, and add the limits of int32.
-  builder.raise(graph, biasOpset);
-  const fresh = (what: string) => builder.freshValue(`${bias}_${what}`);
-  const [scale, ratio, rounded, limited, codes, floats] = [
-    'scale',
-    'ratio',
-    'rounded',
-    'limited',
-    'quantized',
-    'restored',
-  ].map(fresh) as [string, string, string, string, string, string];
-  const [least, most] = [
-    builder.addFloat(graph, `${bias}_least`, -mostBias),
-    builder.addFloat(graph, `${bias}_most`, mostBias),
-  ];
-  const one = (
-    opType: string,
-    inputs: readonly string[],
-    output: string,
-    attributes: NewNode['attributes'] = {},
-  ): NewNode => {
-    return { opType, name: output, inputs, outputs: [output], attributes };
-  };
-  // Round in the graph, and restore.
-  builder.addNodes({ graph, before: node }, [
-    one('Mul', [inputScale, names.scale], scale),
-    one('Div', [bias, scale], ratio),
-    one('Round', [ratio], rounded),
-    one('Clip', [rounded, least, most], limited),
-    one('Cast', [limited], codes, { to: onnxTypeNumber('I32') }),
-    one('DequantizeLinear', [codes, scale], floats, form.axis === undefined ? {} : { axis: 0 }),
-  ]);
-  builder.renameInput(node, 2, floats);
 }

@@ -5,14 +5,12 @@ import type { WeightDecision } from '../decide/decision.js';
 import type { OnnxModel, Weight } from '../file/model.js';
 import { writeBlocks } from './blocks.js';
 import { Builder } from './builder.js';
-import { writeExperts } from './experts.js';
-import { writeHalf, writeKept } from './half.js';
-import { writeHalfGraph } from './half-graph.js';
+import { writeHalf, writeHalfGraph, writeKept } from './half.js';
 import { IntegerWriter } from './integers.js';
 import { writeRestored } from './restored.js';
 import { rewriteRaised } from './rewrite.js';
 import { type WrittenCodes, writeStatic } from './static.js';
-import { writeTogether } from './together.js';
+import { writeExperts, writeTogether } from './together.js';
 
 /** Writer of each kind of decision. */
 type Writers = {
