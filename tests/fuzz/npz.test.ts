@@ -2,7 +2,7 @@ import { deflateRawSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { ScalepointError } from '../../web/src/core/errors.js';
 import { openSource } from '../../web/src/formats/files/open.js';
-import { readArrays } from '../../web/src/formats/onnx/run/npz.js';
+import { readNumpyArrays } from '../../web/src/formats/onnx/run/npz.js';
 import { npy, zip } from '../web/support/npz.js';
 import { filesOf, random, seedOf } from './rounds.js';
 
@@ -48,7 +48,7 @@ describe('damaged .npz files', () => {
       const file = mutate(seeds[i % seeds.length] as Uint8Array, pick);
       let outcome = 'read';
       try {
-        for (const { shape, bytes } of (await readArrays(await openSource(file), () => {})).values()) {
+        for (const { shape, bytes } of (await readNumpyArrays(await openSource(file), () => {})).values()) {
           expect(bytes.length % shape.reduce((product, n) => product * n, 1) || 0).toBe(0);
         }
       } catch (error) {

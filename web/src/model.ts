@@ -44,7 +44,7 @@ export type { WorkerLike } from './core/worker-like.js';
 export { type CalibrateModelOptions, calibrateModel, type ModelStatistics } from './evaluate/calibrate-model.js';
 export type { LanguageComparison, LanguageEvaluation } from './evaluate/evaluate.js';
 export { type EvaluateModelOptions, evaluateModel } from './evaluate/evaluate-model.js';
-export type { LanguageData, TextTokenizer } from './evaluate/tokens.js';
+export type { LanguageData, TextTokenizer } from './evaluate/texts.js';
 export type { FileInput } from './formats/files/bytes.js';
 export type { ModelOutput } from './formats/files/sinks.js';
 export type { Rule } from './formats/options.js';

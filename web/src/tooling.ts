@@ -47,7 +47,6 @@ export {
 export type { Flag, Words } from './core/schema.js';
 export { show } from './core/show.js';
 export { languageArchitectures, type OutputsKind, outputsKind } from './evaluate/outputs.js';
-export { momentsEnd, rangesEnd } from './evaluate/statistics-output.js';
 export type { Finding, FormatInfo, MetadataValue, Target } from './formats/format.js';
 export { towerArchitecture } from './formats/gguf/signature.js';
 export { mostShare } from './formats/held-back.js';
@@ -73,6 +72,7 @@ export type {
   RunReport,
   UnreachedWeight,
 } from './formats/run.js';
+export { momentsEnd, rangesEnd } from './formats/statistics.js';
 
 /** The loss of a result of a given size. */
 export type ModelFit = NonNullable<ModelPlan['fit']>;

@@ -1,8 +1,8 @@
 // The logits that our own forward pass finds.
 
 import { withModel } from '../../../web/src/convert/open.js';
-import type { RunnableLanguage } from '../../../web/src/evaluate/evaluate.js';
 import { judgedLanguage } from '../../../web/src/evaluate/evaluate.js';
+import type { RunnableLanguage } from '../../../web/src/evaluate/forward.js';
 import { withLanguage } from '../../../web/src/evaluate/language.js';
 
 /** Logits behind each token of a text. @param file a GGUF file */

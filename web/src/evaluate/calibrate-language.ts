@@ -1,23 +1,212 @@
-/** Statistics of language models that are run a layer at a time. */
+/** Statistics of language models that are run a layer at a time: the importance and the moments of the inputs of their products. */
 
 import type { Opened } from '../convert/open.js';
 import { type Note, noteOf } from '../core/note.js';
 import { uniform } from '../core/uniform.js';
-import type { ModelOutput } from '../formats/files/sinks.js';
+import { sha256Of } from '../formats/files/sha256.js';
+import { type SavedState, stampFiles } from '../formats/files/state-file.js';
 import { isHeldBack, tooFewToHoldBack } from '../formats/held-back.js';
-import type { MomentsFile } from '../formats/statistics.js';
-import { collectFromTexts, importanceOf, type TakeMoments } from './collect.js';
-import { beginTexts } from './evaluate.js';
+import { type MomentsFile, momentsEnd } from '../formats/statistics.js';
+import { beginTexts, statesOf } from './evaluate.js';
+import type { InputWatcher, RunnableLanguage } from './forward.js';
 import { withLanguage } from './language.js';
-import type { PassState } from './pass-state.js';
-import { momentsEnd, withOutputFiles } from './statistics-output.js';
-import { chunkedTokens, type TextOptions, tokenProgress } from './text-options.js';
-import type { LanguageData } from './tokens.js';
+import type { LayerWorkers } from './layer-workers.js';
+import { MomentsLayout } from './moments-file.js';
+import { type InputSums, type OutputOptions, withOutputFiles, writeImportance } from './statistics-output.js';
+import { chunkedTokens, type LanguageData, progressReporter, type TextOptions, type TokenProgress } from './texts.js';
+
+// ------------------------------------------------------------------------------------------------------------------------ moments
+
+/** Takes the moments of some inputs: means over rows, a square of their columns. */
+export type TakeMoments = (name: string, moments: Float32Array<ArrayBuffer>, isHeldBack: boolean) => Promise<void>;
+
+/** Inputs that wait for a worker to add their moments, at most. */
+const mostWaiting = 8;
+
+/**
+ * Sums of the second moments of the inputs of a layer: 8 bytes for each entry, and 4 when one is finished. Each is kept by one worker. Rows that
+ * are held back come last, so that the other sums are finished before.
+ */
+class LayerMoments {
+  readonly #workers: LayerWorkers;
+  readonly #take: TakeMoments;
+  /** Number of rows that are not held back. */
+  readonly #fitted: number;
+  /** Columns and rows of each input so far. */
+  readonly #seen = new Map<string, { readonly columns: number; rows: number }>();
+  /** The worker that keeps the sums of each input, by the first weight of it. */
+  readonly #keepers = new Map<string, number>();
+  /** Columns of the inputs that each worker keeps, squared. */
+  readonly #load: number[];
+  readonly #waiting: Promise<unknown>[] = [];
+
+  constructor(layerWorkers: LayerWorkers, fitted: number, take: TakeMoments) {
+    this.#workers = layerWorkers;
+    this.#fitted = fitted;
+    this.#take = take;
+    this.#load = new Array(layerWorkers.count).fill(0);
+  }
+
+  /** Divides the inputs of a layer among the workers, the largest first. Returns their names. */
+  begin(inputs: readonly { readonly names: readonly string[]; readonly columns: number }[]): readonly string[] {
+    this.#keepers.clear();
+    this.#seen.clear();
+    this.#load.fill(0);
+    for (const { names, columns } of inputs.toSorted((a, b) => b.columns - a.columns)) {
+      const keeper = this.#load.indexOf(Math.min(...this.#load));
+      this.#load[keeper] = (this.#load[keeper] as number) + columns ** 2;
+      this.#keepers.set(names[0] as string, keeper);
+    }
+    return [...this.#keepers.keys()];
+  }
+
+  /** Adds inputs in the order of their rows. */
+  async add(name: string, x: Float32Array<ArrayBuffer>, columns: number): Promise<void> {
+    const seen = this.#seen.get(name) ?? { columns, rows: 0 };
+    this.#seen.set(name, seen);
+    const rows = x.length / columns;
+    const before = Math.max(0, Math.min(rows, this.#fitted - seen.rows));
+    const isCut = before > 0 && before < rows;
+    if (before > 0) await this.#send(name, isCut ? x.slice(0, before * columns) : x, columns);
+    if (before < rows) {
+      // Finish the first sums before held-back rows begin.
+      if (seen.rows <= this.#fitted) await this.#handOver(name, columns, this.#fitted, false);
+      await this.#send(name, isCut ? x.slice(before * columns) : x, columns);
+    }
+    seen.rows += rows;
+  }
+
+  async #send(name: string, x: Float32Array<ArrayBuffer>, columns: number): Promise<void> {
+    const added = this.#workers.ask(this.#keepers.get(name) as number, { kind: 'addMoments', name, x, columns }, [
+      x.buffer,
+    ]);
+    // Reported by the wait.
+    added.catch(() => {});
+    this.#waiting.push(added);
+    if (this.#waiting.length > mostWaiting) await this.#waiting.shift();
+  }
+
+  /** Hands over the last moments of a layer, and frees the sums. */
+  async finish(): Promise<void> {
+    for (const [name, { columns, rows }] of this.#seen) {
+      const isHeldBack = rows > this.#fitted;
+      await this.#handOver(name, columns, isHeldBack ? rows - this.#fitted : rows, isHeldBack);
+    }
+  }
+
+  async #handOver(name: string, columns: number, rows: number, isHeldBack: boolean): Promise<void> {
+    await Promise.all(this.#waiting.splice(0));
+    const keeper = this.#keepers.get(name) as number;
+    const { values } = await this.#workers.ask(keeper, { kind: 'takeMoments', name, columns, rows });
+    await this.#take(name, values, isHeldBack);
+  }
+}
+
+// --------------------------------------------------------------------------------------------------------------------------- sums
+
+/** A layer that all tokens have passed. */
+interface PassedLayer {
+  readonly layer: number;
+  /** States behind it. */
+  readonly states: Float32Array<ArrayBuffer>;
+  /** Sums so far. */
+  readonly sums: readonly InputSums[];
+}
+
+/** The state of a calibration behind a layer. */
+function savedLayer({ layer, states, sums }: PassedLayer): SavedState {
+  const about = { layer, sums: sums.map(({ names, columns, rows }) => ({ names, columns, rows })) };
+  return { about, arrays: [states, ...sums.flatMap((one) => [one.squares, one.counts ?? Float64Array.of(one.rows)])] };
+}
+
+/** A calibration from its state; undefined if it is not one of that many layers, and floats of states. */
+function passedLayerIn({ about, arrays }: SavedState, layers: number, floats: number): PassedLayer | undefined {
+  const { layer, sums } = (about ?? {}) as { layer?: unknown; sums?: unknown };
+  const [states, ...others] = arrays;
+  if (!(states instanceof Float32Array) || states.length !== floats) return undefined;
+  if (typeof layer !== 'number' || !Number.isSafeInteger(layer) || layer >= layers) return undefined;
+  if (!Array.isArray(sums) || others.length !== 2 * sums.length) return undefined;
+  const made: InputSums[] = [];
+  for (const [i, { names, columns, rows }] of (sums as Pick<InputSums, 'names' | 'columns' | 'rows'>[]).entries()) {
+    const [squares, counts] = [others[2 * i], others[2 * i + 1]];
+    if (!(squares instanceof Float64Array) || !(counts instanceof Float64Array)) return undefined;
+    if (squares.length !== columns * counts.length) return undefined;
+    made.push({ names, columns, rows, squares, counts });
+  }
+  return { layer, states, sums: made };
+}
+
+/** Options of `collectFromTexts`. */
+interface CollectTextsOptions {
+  readonly onProgress: TokenProgress;
+  /** Called for the inputs of each layer; undefined to collect squares alone. */
+  readonly takeMoments?: TakeMoments | undefined;
+  /** Number of tokens whose moments come first. Those of the others are held back. */
+  readonly fitted: number;
+  /** A layer that an earlier run has passed. */
+  readonly passed?: PassedLayer | undefined;
+  /** Called behind each layer. */
+  readonly onLayer?: ((passed: PassedLayer) => Promise<void>) | undefined;
+}
+
+/**
+ * Runs a model on texts and adds up the squares of the inputs of each product, the head's among them, which may be the table of the tokens.
+ * @throws ScalepointError `NON_FINITE` naming the weight or the layer
+ */
+async function collectFromTexts(
+  model: RunnableLanguage,
+  ids: Uint32Array,
+  textSize: number,
+  { onProgress, takeMoments, fitted, passed, onLayer }: CollectTextsOptions,
+): Promise<InputSums[]> {
+  const { layerWorkers, forward, facts } = model;
+  const { core } = layerWorkers;
+  const all = new Map(passed?.sums.map((sums) => [sums.names[0] as string, sums]));
+  const moments = takeMoments && new LayerMoments(layerWorkers, fitted, takeMoments);
+  const take: InputWatcher['take'] = async ({ names, rows, columns, squares, x }, expert) => {
+    const key = names[0] as string;
+    const matrices = expert === undefined ? 1 : facts.experts;
+    const sums = all.get(key) ?? {
+      names,
+      columns,
+      rows: 0,
+      squares: new Float64Array(columns * matrices),
+      counts: new Float64Array(matrices),
+    };
+    all.set(key, sums);
+    const matrix = expert ?? 0;
+    const target = sums.squares.subarray(matrix * columns, (matrix + 1) * columns);
+    const bytes = squares.byteLength;
+    core.withMemory(bytes * 2, (at) => {
+      core.module.HEAPF64.set(squares, at >>> 3);
+      core.module.HEAPF64.set(target, (at + bytes) >>> 3);
+      core.models.addSums(at, columns, at + bytes);
+      target.set(core.module.HEAPF64.subarray((at + bytes) >>> 3, ((at + bytes) >>> 3) + columns));
+    });
+    if (sums.counts !== undefined) (sums.counts[matrix] as number) += rows;
+    sums.rows += rows;
+    if (x !== undefined) await moments?.add(key, x, columns);
+  };
+  const { layers } = facts;
+  const states = await statesOf(model, ids, textSize, {
+    onTokens: (progress) => onProgress({ ...progress, passes: layers }),
+    passed,
+    watcher: (layer) => ({ watch: { squares: true, inputs: moments?.begin(forward.inputsOf(layer)) ?? [] }, take }),
+    async onLayer(layer, states) {
+      await moments?.finish();
+      await onLayer?.({ layer, states, sums: [...all.values()] });
+    },
+  });
+  const inputs = moments?.begin([forward.head]) ?? [];
+  await forward.headInputs(states, { watch: { squares: true, inputs }, take });
+  await moments?.finish();
+  return [...all.values()];
+}
+
+// -------------------------------------------------------------------------------------------------------------------- calibration
 
 /** Options of `calibrateModel`, checked. */
-interface LanguageStatisticsOptions extends TextOptions {
-  readonly output: ModelOutput | undefined;
-  readonly overwrite: boolean;
+interface LanguageStatisticsOptions extends TextOptions, OutputOptions {
   readonly moments: boolean;
   /** The share of chunks that is held back from moments. */
   readonly heldBack: number;
@@ -25,7 +214,7 @@ interface LanguageStatisticsOptions extends TextOptions {
   readonly isShareGiven: boolean;
   /** The share of random tokens. */
   readonly mix: number;
-  readonly resume: boolean;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** Statistics, as `calibrateModel` gives them. */
@@ -37,13 +226,6 @@ interface LanguageStatistics extends Omit<MomentsFile, 'path'> {
   readonly heldBackChunks?: number | undefined;
   readonly weights: readonly string[];
   readonly moments?: MomentsFile | undefined;
-}
-
-/** Random tokens for a share of all tokens, in whole chunks. */
-function randomTokens(ids: Uint32Array, size: number, share: number, vocabulary: number): Uint32Array<ArrayBuffer> {
-  const chunks = Math.round((Math.floor(ids.length / size) * share) / (1 - share));
-  const random = uniform(1);
-  return Uint32Array.from({ length: chunks * size }, () => Math.floor(random() * vocabulary));
 }
 
 /**
@@ -71,93 +253,74 @@ function heldBackLast(ids: Uint32Array<ArrayBuffer>, mixed: Uint32Array, size: n
  */
 const leastSeen = 0.05;
 
-/** The note about a text of few different tokens. */
-function fewTokensNotes(ids: Uint32Array, vocabulary: number): Note[] {
-  const seen = new Set(ids).size;
-  if (seen >= leastSeen * Math.min(ids.length, vocabulary)) return [];
-  const text =
-    `the data have ${seen} of the ${vocabulary} tokens that the model knows; weights made by them may be worse for other texts than without ` +
-    'data, which errors on held-back data do not show: add texts of other kinds, or random tokens';
-  return [noteOf('fewTokens', { seen, vocabulary, tokens: ids.length }, text)];
-}
-
 /** Collects statistics of a language model. See `calibrateModel`. */
 export async function calibrateLanguage(
   opened: Opened,
   data: LanguageData,
-  { output, overwrite, moments, heldBack, isShareGiven, mix, resume, ...own }: LanguageStatisticsOptions,
+  { output, overwrite, resume, moments, heldBack, isShareGiven, mix, ...own }: LanguageStatisticsOptions,
 ): Promise<LanguageStatistics> {
-  const { signal } = own;
-  const files = resume ? await import('./pass-state.js') : undefined;
-  const place = files?.besideOutput(output);
-  const saved = await import('./saved-state.js');
-  const beside = moments ? [momentsEnd] : [];
-  let state: PassState | undefined;
-  try {
-    const made = await withOutputFiles(opened, { output, overwrite, signal, beside }, ([main, second], waiting) =>
-      withLanguage(opened, own, async (language) => {
-        const { forward, facts } = language;
-        const limits = { vocabulary: forward.vocabulary, context: facts.context, beginning: language.beginning };
-        const { ids, size } = await chunkedTokens('data', data, [opened], limits, own);
-        const mixed = randomTokens(ids, size, mix, forward.vocabulary);
-        const laidOut = heldBackLast(ids, mixed, size, heldBack);
-        const { fitted } = laidOut;
-        const texts = beginTexts(laidOut.texts, size, language.beginning);
-        const held = texts.length - fitted;
-        if (held === 0 && isShareGiven && heldBack > 0) {
-          throw tooFewToHoldBack('data', ids.length, 2 * size, 'tokens');
-        }
+  const outputs = { output, overwrite, resume, signal: own.signal };
+  return withOutputFiles(opened, outputs, moments ? [momentsEnd] : [], ({ main, beside, openState }) =>
+    withLanguage(opened, own, async (language) => {
+      const { forward, facts, beginning } = language;
+      const { vocabulary } = forward;
+      const limits = { vocabulary, context: facts.context, beginning };
+      const { ids, size } = await chunkedTokens('data', data, [opened], { ...own, limits });
+      // Mix in random tokens for a share of all tokens, in whole chunks.
+      const random = uniform(1);
+      const chunksMixed = Math.round((Math.floor(ids.length / size) * mix) / (1 - mix));
+      const mixed = Uint32Array.from({ length: chunksMixed * size }, () => Math.floor(random() * vocabulary));
+      const laidOut = heldBackLast(ids, mixed, size, heldBack);
+      const { fitted } = laidOut;
+      const texts = beginTexts(laidOut.texts, size, beginning);
+      const held = texts.length - fitted;
+      if (held === 0 && isShareGiven && heldBack > 0) throw tooFewToHoldBack('data', ids.length, 2 * size, 'tokens');
 
-        // Find the state of an interrupted run.
-        if (files !== undefined && place !== undefined) {
-          const model = await files.stampsOf(opened.model.files);
-          const run = { model, data: await files.digestOfTokens(texts), options: { size, moments, fitted } };
-          const names = { option: 'output', inputs: opened.inputs };
-          state = await files.PassState.open(place, run, { overwrite, waiting, ...names });
-        }
-        const found = state?.take();
-        const passed = found && saved.passFrom(found, texts.length * facts.hidden);
-        if (files !== undefined && found !== undefined && (passed === undefined || passed.layer >= facts.layers)) {
-          throw files.damaged(place as string);
-        }
+      // Find the state of an interrupted run.
+      const state = await openState({
+        'the model': resume && (await stampFiles(opened.model.files)),
+        'the data': resume && (await sha256Of(new Uint8Array(texts.slice().buffer))),
+        'the options': { size, moments, fitted },
+      });
+      const found = state?.take();
+      const passed = found && passedLayerIn(found, facts.layers, texts.length * facts.hidden);
+      if (found !== undefined && passed === undefined) throw state?.damaged();
 
-        // Lay out the moments, and write those of each layer behind it.
-        let take: TakeMoments | undefined;
-        let finishMoments = async () => {};
-        if (second !== undefined) {
-          const { MomentsLayout } = await import('./moments-file.js');
-          const layers = Array.from({ length: facts.layers }, (_, i) => forward.inputsOf(i));
-          const shared = [...layers.flat(), forward.head];
-          const inputs = shared.map((one) => ({ ...one, heldBack: held > 0 }));
-          const layout = new MomentsLayout(inputs, { tokens: fitted, heldBack: held, mixed: mixed.length });
-          const sink = second.sized(layout.size);
-          const to = (await state?.moments(passed === undefined)) ?? sink;
-          if (passed === undefined) await to.write(0, layout.header);
-          take = (...numbers) => layout.write(to, ...numbers);
-          if (to !== sink) finishMoments = async () => state?.copyMoments(layout.size, sink);
-        }
+      // Lay out the moments, and write those of each layer behind it.
+      const second = beside.get(momentsEnd);
+      let takeMoments: TakeMoments | undefined;
+      let finishMoments = async () => {};
+      if (second !== undefined) {
+        const layers = Array.from({ length: facts.layers }, (_, i) => forward.inputsOf(i));
+        const inputs = [...layers.flat(), forward.head].map((one) => ({ ...one, heldBack: held > 0 }));
+        const layout = new MomentsLayout(inputs, { tokens: fitted, heldBack: held, mixed: mixed.length });
+        const sink = second.sized(layout.size);
+        const to = (await state?.moments(passed === undefined)) ?? sink;
+        if (passed === undefined) await to.write(0, layout.header);
+        takeMoments = (...numbers) => layout.write(to, ...numbers);
+        if (to !== sink) finishMoments = async () => state?.copyMoments(layout.size, sink);
+      }
 
-        // Run the model.
-        const sums = await collectFromTexts(language, texts, size, {
-          onProgress: tokenProgress(own, 'calibrate'),
-          takeMoments: take,
-          fitted,
-          passed,
-          onLayer: state && ((now) => (state as PassState).save(saved.savedPass(now))),
-        });
-        await finishMoments();
-        const chunks = Math.ceil(texts.length / size);
-        const { file, weights } = importanceOf(sums, chunks, size);
-        await main?.sized(file.length).write(0, file);
-        const result = (main as NonNullable<typeof main>).result();
-        const beside = second && { moments: second.result(), heldBackChunks: Math.ceil(held / size) };
-        const notes = fewTokensNotes(beginTexts(ids, size, language.beginning), forward.vocabulary);
-        return { tokens: texts.length, mixedTokens: mixed.length, chunks, weights, notes, ...result, ...beside };
-      }),
-    );
-    await state?.remove();
-    return made;
-  } finally {
-    await state?.close();
-  }
+      // Run the model.
+      const onProgress = progressReporter(own, 'calibrate', 'tokens');
+      const onLayer = state && ((now: PassedLayer) => state.save(savedLayer(now)));
+      const sums = await collectFromTexts(language, texts, size, { onProgress, takeMoments, fitted, passed, onLayer });
+      await finishMoments();
+      const chunks = Math.ceil(texts.length / size);
+      const weights = await writeImportance(main, sums, { chunks, chunkSize: size });
+
+      // Note a text of few different tokens.
+      const notes: Note[] = [];
+      const begun = beginTexts(ids, size, beginning);
+      const seen = new Set(begun).size;
+      if (seen < leastSeen * Math.min(begun.length, vocabulary)) {
+        const text =
+          `the data have ${seen} of the ${vocabulary} tokens that the model knows; weights made by them may be worse for other texts than ` +
+          'without data, which errors on held-back data do not show: add texts of other kinds, or random tokens';
+        notes.push(noteOf('fewTokens', { seen, vocabulary, tokens: begun.length }, text));
+      }
+      const more = second && { moments: second.result(), heldBackChunks: Math.ceil(held / size) };
+      return { tokens: texts.length, mixedTokens: mixed.length, chunks, weights, notes, ...main.result(), ...more };
+    }),
+  );
 }

@@ -14,8 +14,7 @@ import type { ModelOutput } from '../formats/files/sinks.js';
 import { momentsShare } from '../formats/held-back.js';
 import type { ModelSamples, RunOptions, UnreachedWeight } from '../formats/run.js';
 import type { MomentsFile } from '../formats/statistics.js';
-import { checkTextOptions, type TextOptions } from './text-options.js';
-import type { LanguageData } from './tokens.js';
+import { checkTextOptions, type LanguageData, type TextOptions } from './texts.js';
 
 /** Options of `calibrateModel`. */
 export interface CalibrateModelOptions extends TextOptions {
@@ -120,26 +119,24 @@ export async function calibrateModel(
   checkTextOptions(others);
   if (data === undefined) throw typeError('data', ofType('string', 'Uint32Array', 'array'), data);
   others.signal?.throwIfAborted();
-  if (resume === true) checkPath(output);
+  // An interrupted run goes on beside the output.
+  if (resume === true && typeof output !== 'string' && !(output instanceof URL)) {
+    const message = 'an interrupted run goes on from a file beside it';
+    throw typeError('output', ofType('path'), output, { kind: 'because', message });
+  }
   return withCallbacks(others, (own) =>
     withModel(model, own, async (opened) => {
-      const all = { ...own, output, overwrite: overwrite === true, moments: moments === true, ...shares };
+      const outputs = { output, overwrite: overwrite === true, resume: resume === true };
+      const all = { ...own, ...outputs, moments: moments === true, ...shares };
       const runs = await opened.format.runs?.(opened.model);
       if (runs !== undefined) {
         if (mix !== undefined) throw rangeError('mix', { kind: 'onlyFor', files: 'folders and GGUF files' }, mix);
         const { calibrateRuns } = await imported(import('./calibrate-runs.js'));
-        return calibrateRuns(opened, runs, data, { ...all, ranges: ranges === true, resume: resume === true, run });
+        return calibrateRuns(opened, runs, data, { ...all, ranges: ranges === true, run });
       }
       if (ranges === true) throw rangeError('ranges', { kind: 'onlyFor', files: 'ONNX' }, ranges);
       const { calibrateLanguage } = await imported(import('./calibrate-language.js'));
-      return calibrateLanguage(opened, data as LanguageData, { ...all, mix: mixed, resume: resume === true });
+      return calibrateLanguage(opened, data as LanguageData, { ...all, mix: mixed });
     }),
   );
-}
-
-/** @throws TypeError unless an interrupted run can go on beside the output */
-function checkPath(output: unknown): void {
-  if (typeof output === 'string' || output instanceof URL) return;
-  const message = 'an interrupted run goes on from a file beside it';
-  throw typeError('output', ofType('path'), output, { kind: 'because', message });
 }

@@ -10,9 +10,8 @@ import { typeError } from '../core/errors.js';
 import { imported } from '../core/imported.js';
 import { mention, ofType } from '../core/option-problem.js';
 import type { ModelSamples, OutputsEvaluation, RunOptions } from '../formats/run.js';
-import type { EvaluationResume, JudgedModel, LanguageComparison, LanguageEvaluation } from './evaluate.js';
-import { checkTextOptions, chunkedTokens, type TextOptions, tokenProgress } from './text-options.js';
-import type { LanguageData } from './tokens.js';
+import type { JudgedModel, LanguageComparison, LanguageEvaluation } from './evaluate.js';
+import { checkTextOptions, chunkedTokens, type LanguageData, progressReporter, type TextOptions } from './texts.js';
 
 /** Options of `evaluateModel`. */
 export interface EvaluateModelOptions extends TextOptions {
@@ -93,8 +92,7 @@ export async function evaluateModel(
     );
   }
   // Loaded with the first call, as most apps do not run models.
-  const judge = await imported(import('./evaluate.js'));
-  const { withJudged } = await imported(import('./judged.js'));
+  const { evaluateLanguage, withJudged } = await imported(import('./evaluate.js'));
   return withCallbacks({ ...others, run }, (own) => {
     const { signal } = own;
     // Judge one model, or two that are open.
@@ -105,13 +103,9 @@ export async function evaluateModel(
     ): Promise<LanguageEvaluation> => {
       const [made, other] = models;
       const limits = { vocabulary: made.vocabulary, context, beginning: made.beginning ?? other?.beginning };
-      const { ids, size } = await chunkedTokens('text', text as LanguageData, opened, limits, own);
-      const progress = tokenProgress(own, 'evaluate');
-      const run = (state?: EvaluationResume) => judge.evaluateLanguage(made, other, ids, size, progress, state);
-      if (resume === undefined) return run();
-      const { withEvaluationState } = await imported(import('./evaluate-resume.js'));
-      const all = models.filter((one) => one !== undefined);
-      return withEvaluationState(resume, { opened, models: all, ids, size, signal }, run);
+      const tokens = await chunkedTokens('text', text, opened, { ...own, limits });
+      const place = resume === undefined ? undefined : { resume, opened, signal };
+      return evaluateLanguage(models, tokens, progressReporter(own, 'evaluate', 'tokens'), place);
     };
     // Open the model, and the reference if there is one.
     return withModel(model, own, (first) =>

@@ -4,14 +4,18 @@
  * Reference: github.com/ggml-org/llama.cpp, tools/perplexity/perplexity.cpp at commit 050fc7f32de16858ac667d775b43a51ed8976e6f.
  */
 
-import type { DataProgress } from '../convert/progress.js';
+import type { Opened } from '../convert/open.js';
 import { StatusId, TokenJudgmentRecord } from '../core/door.js';
-import { ScalepointError } from '../core/errors.js';
+import { rangeError, ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus } from '../core/memory.js';
-import type { LanguageFacts } from './facts.js';
-import type { InputWatcher, LanguageForward } from './forward.js';
+import { waitingFor } from '../core/waiting.js';
+import { sha256Of } from '../formats/files/sha256.js';
+import { type SavedState, StateFile, stampFiles } from '../formats/files/state-file.js';
+import type { RunOptions } from '../formats/run.js';
+import type { InputWatcher, RunnableLanguage } from './forward.js';
+import { type LanguageOptions, withLanguage } from './language.js';
 import type { LayerWorkers } from './layer-workers.js';
-import type { PassedModel } from './saved-state.js';
+import { objectBeside, type TokenProgress } from './texts.js';
 
 /** A figure and the standard error of it. */
 interface Estimate {
@@ -65,15 +69,6 @@ export interface LanguageComparison extends LanguageEvaluation {
   readonly logDifference: Estimate;
 }
 
-/** A model that is ready to be run. */
-export interface RunnableLanguage {
-  readonly layerWorkers: LayerWorkers;
-  readonly facts: LanguageFacts;
-  readonly forward: LanguageForward;
-  /** Id that begins each chunk; undefined if the model adds none. */
-  readonly beginning: number | undefined;
-}
-
 /** Logits of some tokens of a text: rows of the vocabulary. The memory may be used again. */
 type TakeLogits = (first: number, count: number) => Promise<Float32Array<ArrayBuffer>>;
 
@@ -111,21 +106,8 @@ export function judgedLanguage(model: RunnableLanguage): JudgedModel {
   };
 }
 
-/** State of an interrupted evaluation, and a place for later ones. */
-export interface EvaluationResume {
-  /** Layers that an earlier run has passed. */
-  readonly passed?: PassedModel | undefined;
-  /** Called behind each layer. */
-  readonly save?: ((passed: PassedModel) => Promise<void>) | undefined;
-}
-
 /** Bytes of logits that are in memory together, of each model. */
 const logitBytes = 1 << 27;
-
-/** Called with the tokens that have passed a layer. */
-export type TokenProgress = (
-  progress: Pick<DataProgress, 'pass' | 'passes' | 'done' | 'total'>,
-) => void | Promise<void>;
 
 /** Options of `statesOf`. */
 interface PassOptions {
@@ -153,6 +135,53 @@ export async function statesOf(
     await onLayer?.(layer, states);
   }
   return states;
+}
+
+/** Id of the token in front of texts, by the files beside a model without a tokenizer of its own; undefined if no token is added. */
+async function beginningBeside(opened: Opened): Promise<number | undefined> {
+  if ((await objectBeside(opened, 'tokenizer_config.json'))?.add_bos_token !== true) return undefined;
+  const id = (await objectBeside(opened, 'config.json'))?.bos_token_id;
+  return Number.isSafeInteger(id) ? Number(id) : undefined;
+}
+
+/**
+ * Makes a language model ready to be judged, and hands it to `use` with the number of tokens that it was made for.
+ * @throws ScalepointError `UNKNOWN_FORMAT` for other models
+ */
+export async function withJudged<T>(
+  opened: Opened,
+  options: LanguageOptions & { readonly run: Pick<RunOptions, 'runtime' | 'dimensions'> },
+  use: (model: JudgedModel, context: number) => Promise<T>,
+): Promise<T> {
+  const runs = await opened.format.runs?.(opened.model);
+  if (runs === undefined) {
+    return withLanguage(opened, options, (made) => use(judgedLanguage(made), made.facts.context));
+  }
+  if (runs.tokens === undefined) {
+    const text =
+      'the model takes no input_ids, so that it cannot be judged on texts; data in place of text compares outputs';
+    throw new ScalepointError('UNKNOWN_FORMAT', text);
+  }
+  const beginning = await beginningBeside(opened);
+  const load = await import('../core/load.js');
+  const { run, signal } = options;
+  return runs.withLogits({ ...run, signal }, async (logits, vocabulary) => {
+    const core = await load.instantiateCore('core', await load.compileCore('core', options.core));
+    try {
+      const prepare: JudgedModel['prepare'] = async (ids, chunkSize) => {
+        // Remember the logits of the last chunk.
+        let [at, known] = [-1, new Float32Array(0)];
+        return async (first, count) => {
+          const begin = first - (first % chunkSize);
+          if (begin !== at) [at, known] = [begin, await logits(ids.subarray(begin, begin + chunkSize))];
+          return known.subarray((first - begin) * vocabulary, (first - begin + count) * vocabulary);
+        };
+      };
+      return await use({ core, vocabulary, beginning, passes: 0, prepare }, Number.POSITIVE_INFINITY);
+    } finally {
+      core.dispose();
+    }
+  });
 }
 
 /** The mean of numbers and its standard error. */
@@ -240,40 +269,86 @@ class TokenJudge {
   }
 }
 
-/** Sums up figures of tokens. */
-function summaryOf({ losses, divergences, same }: TokenFigures, tokens: number, chunks: number): LanguageEvaluation {
-  const [own, reference] = losses as readonly [Float64Array, Float64Array | undefined];
-  const figures = { tokens, counted: own.length, chunks, perplexity: perplexityOf(own) };
-  if (reference === undefined) return figures;
-  const sorted = divergences.slice().sort();
-  return {
-    ...figures,
-    referencePerplexity: perplexityOf(reference),
-    kl: {
-      ...meanOf(divergences),
-      median: quantileOf(sorted, 0.5),
-      percentile99: quantileOf(sorted, 0.99),
-      percentile999: quantileOf(sorted, 0.999),
-      max: sorted.at(-1) ?? 0,
-    },
-    sameTop: meanOf(same),
-    logDifference: meanOf(own.map((loss, i) => loss - (reference[i] as number))),
-  };
+/** Where an evaluation goes on, and keeps its states. */
+export interface EvaluationPlace {
+  /** Path of the file of the state. */
+  readonly resume: string | URL;
+  /** The model, and the reference if there is one. */
+  readonly opened: readonly Opened[];
+  readonly signal: AbortSignal | undefined;
+}
+
+/** States behind a layer of one of the models. */
+interface PassedModel {
+  /** Index of the model: 0, or 1 for the reference. */
+  readonly model: number;
+  readonly layer: number;
+  /** States of the models up to this one. */
+  readonly states: readonly Float32Array<ArrayBuffer>[];
 }
 
 /**
  * Judges a model on a text.
+ * @param models the model, and a reference if there is one
  * @param ids the text; at least one chunk
+ * @param place goes on behind the last layer of an interrupted run. The end of the run removes its state.
  * @throws ScalepointError `NON_FINITE`, `BAD_FILE` if the models have other vocabularies
  */
 export async function evaluateLanguage(
-  model: JudgedModel,
-  reference: JudgedModel | undefined,
-  ids: Uint32Array,
-  chunkSize: number,
+  models: readonly [JudgedModel, JudgedModel?],
+  { ids, size: chunkSize }: { readonly ids: Uint32Array<ArrayBuffer>; readonly size: number },
   onProgress: TokenProgress,
-  resume: EvaluationResume = {},
+  place?: EvaluationPlace,
 ): Promise<LanguageEvaluation> {
+  if (place === undefined) return judgeTexts(models, { ids, chunkSize }, onProgress, {});
+  const { resume, opened, signal } = place;
+  if (models.some((one) => one !== undefined && one.layerWorkers === undefined)) {
+    throw rangeError('resume', { kind: 'onlyFor', files: 'language models in folders and GGUF files' }, resume);
+  }
+  const waiting = waitingFor(signal);
+  try {
+    const model = await Promise.all(opened.map((one) => stampFiles(one.model.files)));
+    const data = await sha256Of(new Uint8Array(ids.slice().buffer));
+    const facts = { 'the model': model, 'the data': data, 'the options': { size: chunkSize } };
+    const options = { overwrite: false, waiting, option: 'resume', inputs: opened.flatMap(({ inputs }) => inputs) };
+    const state = await StateFile.open({ path: resume }, facts, options);
+    const found = state.take();
+    const passed = found && passedModelIn(found, models, Math.floor(ids.length / chunkSize) * chunkSize);
+    if (found !== undefined && passed === undefined) throw state.damaged();
+    const result = await judgeTexts(models, { ids, chunkSize }, onProgress, {
+      passed,
+      save: ({ states, ...about }) => state.save({ about, arrays: states }),
+    });
+    await state.remove();
+    return result;
+  } finally {
+    waiting.end();
+  }
+}
+
+/** An evaluation from its state; undefined if it is not one of these models on a text of that many tokens. */
+function passedModelIn(
+  { about, arrays }: SavedState,
+  models: readonly (JudgedModel | undefined)[],
+  tokens: number,
+): PassedModel | undefined {
+  const { model, layer } = (about ?? {}) as Partial<PassedModel>;
+  const passes = models[model ?? -1]?.passes ?? 0;
+  const isLayer = Number.isSafeInteger(layer) && Number(layer) < passes;
+  const states = arrays.filter((one) => one instanceof Float32Array);
+  const areStates = states.every(({ length }) => length > 0 && length % tokens === 0);
+  const isWhole = areStates && states.length === arrays.length && states.length === (model ?? -1) + 1;
+  return isLayer && isWhole ? { model: Number(model), layer: Number(layer), states } : undefined;
+}
+
+/** Passes all layers of the models, and judges the second half of each chunk. */
+async function judgeTexts(
+  given: readonly [JudgedModel, JudgedModel?],
+  { ids, chunkSize }: { readonly ids: Uint32Array<ArrayBuffer>; readonly chunkSize: number },
+  onProgress: TokenProgress,
+  resume: { readonly passed?: PassedModel | undefined; readonly save?: (passed: PassedModel) => Promise<void> },
+): Promise<LanguageEvaluation> {
+  const [model, reference] = given;
   const models = reference === undefined ? [model] : [model, reference];
   const { vocabulary } = model;
   if (reference !== undefined && reference.vocabulary !== vocabulary) {
@@ -337,5 +412,24 @@ export async function evaluateLanguage(
   } finally {
     judge.release();
   }
-  return summaryOf(figures, cut.length, chunks);
+
+  // Sum up the figures.
+  const { divergences, same } = figures;
+  const [ours, theirs] = figures.losses as readonly [Float64Array, Float64Array | undefined];
+  const all = { tokens: cut.length, counted, chunks, perplexity: perplexityOf(ours) };
+  if (theirs === undefined) return all;
+  const sorted = divergences.slice().sort();
+  return {
+    ...all,
+    referencePerplexity: perplexityOf(theirs),
+    kl: {
+      ...meanOf(divergences),
+      median: quantileOf(sorted, 0.5),
+      percentile99: quantileOf(sorted, 0.99),
+      percentile999: quantileOf(sorted, 0.999),
+      max: sorted.at(-1) ?? 0,
+    },
+    sameTop: meanOf(same),
+    logDifference: meanOf(ours.map((loss, i) => loss - (theirs[i] as number))),
+  };
 }

@@ -6,6 +6,7 @@
 import { ScalepointError } from '../core/errors.js';
 import { checkStatus } from '../core/memory.js';
 import type { LanguageFacts } from './facts.js';
+import { fromWasm, toWasm } from './layer-handler.js';
 import type {
   LayerSpec,
   NormName,
@@ -17,7 +18,6 @@ import type {
   Watch,
   Watched,
 } from './layer-jobs.js';
-import { fromWasm, toWasm } from './layer-weights.js';
 import { inOrder, type LayerWorkers } from './layer-workers.js';
 
 /** Gives the tensors of a model under llama.cpp's names, as floats. */
@@ -460,4 +460,13 @@ export class LanguageForward {
     });
     return all;
   }
+}
+
+/** A model that is ready to be run. */
+export interface RunnableLanguage {
+  readonly layerWorkers: LayerWorkers;
+  readonly facts: LanguageFacts;
+  readonly forward: LanguageForward;
+  /** Id that begins each chunk; undefined if the model adds none. */
+  readonly beginning: number | undefined;
 }

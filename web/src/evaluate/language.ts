@@ -3,60 +3,97 @@
 import type { Converted } from '../architectures/converter.js';
 import { convertersFrom } from '../architectures/registry.js';
 import type { Opened } from '../convert/open.js';
+import { gridOf, rectangleInput } from '../convert/rectangle-input.js';
 import { defaultWorkers, type WorkOptions, withRunner } from '../convert/start.js';
+import { TaskError } from '../convert/task.js';
+import type { TileRunner } from '../convert/tile-runner.js';
 import { ScalepointError } from '../core/errors.js';
 import { elementsOf, largestCount } from '../formats/codecs/elements.js';
-import type { OpenModel } from '../formats/format.js';
-import type { RunnableLanguage } from './evaluate.js';
+import { codecOf, float32Form } from '../formats/codecs/registry.js';
+import { quoted } from '../formats/files/bytes.js';
+import type { LogicalTensor, OpenModel } from '../formats/format.js';
 import { beginningOf, languageFacts, type Metadata } from './facts.js';
-import { LanguageForward } from './forward.js';
+import { LanguageForward, type LanguageTensors, type RunnableLanguage } from './forward.js';
 import { type LayerWorkers, withLayerWorkers } from './layer-workers.js';
-import { LanguageRows, type LanguageTensor } from './source.js';
-import type { TextTokenizer } from './tokens.js';
 
-/** The package that reads `tokenizer.json`. */
-const tokenizersName = '@huggingface/tokenizers';
+/** A tensor to read, or its floats as bytes. */
+type LanguageTensor = LogicalTensor | Uint8Array<ArrayBuffer>;
 
-/** The part of that package that is used. */
-interface TokenizersPackage {
-  readonly Tokenizer: new (
-    tokenizer: object,
-    config: object,
-  ) => {
-    encode(text: string, options: { add_special_tokens: boolean }): { readonly ids: readonly number[] };
-  };
-}
+/** Reads rows of tensors as floats, whatever file they come from, through the same tasks as conversions. */
+class LanguageRows implements LanguageTensors {
+  readonly #tensors: ReadonlyMap<string, LanguageTensor>;
+  readonly #runner: TileRunner;
 
-/** The tokenizer of a model's folder. @throws ScalepointError `RUNTIME` without the package, `BAD_FILE` without a tokenizer */
-export async function folderTokenizer({ beside }: Opened): Promise<TextTokenizer> {
-  const json = async (name: string): Promise<object | undefined> => {
-    const bytes = await beside.file(name);
-    if (bytes === undefined) return undefined;
-    try {
-      return JSON.parse(new TextDecoder().decode(bytes)) as object;
-    } catch (cause) {
-      throw new ScalepointError('BAD_FILE', `${name} is not JSON`, { cause });
+  constructor(tensors: ReadonlyMap<string, LanguageTensor>, runner: TileRunner) {
+    this.#tensors = tensors;
+    this.#runner = runner;
+  }
+
+  has(name: string): boolean {
+    return this.#tensors.has(name);
+  }
+
+  size(name: string): readonly [rows: number, columns: number] {
+    const tensor = this.#named(name);
+    if (tensor instanceof Uint8Array) return [1, tensor.length / 4];
+    const columns = tensor.shape.at(-1) ?? 1;
+    return [elementsOf(tensor.shape) / Math.max(1, columns), columns];
+  }
+
+  async read(name: string, row: number, rows: number): Promise<Float32Array<ArrayBuffer>> {
+    const tensor = this.#named(name);
+    const [all, columns] = this.size(name);
+    if (row + rows > all) {
+      const text = `tensor ${quoted(name)} has ${all} rows, and row ${row} is needed`;
+      throw new ScalepointError('BAD_FILE', text, { tensor: name });
     }
-  };
-  const tokenizer = await json('tokenizer.json');
-  if (tokenizer === undefined) {
-    const text =
-      'there is no tokenizer.json beside the model; give the ids of tokens in place of texts, or a tokenizer';
-    throw new ScalepointError('BAD_FILE', text);
+    if (tensor instanceof Uint8Array) return new Float32Array(tensor.slice().buffer, row * columns * 4, rows * columns);
+    if (codecOf(tensor.form).decode === undefined) {
+      const text = `tensor ${quoted(name)}: ${tensor.type} is not a readable float type`;
+      throw new ScalepointError('UNSUPPORTED_DTYPE', text, { tensor: name });
+    }
+    // Read whole words and heads of codes, and one matrix at a time.
+    const { rowUnit, matrixRows = all } = gridOf(tensor);
+    const end = row + rows;
+    if (Math.floor(row / matrixRows) !== Math.floor((end - 1) / matrixRows)) {
+      const first = (Math.floor(row / matrixRows) + 1) * matrixRows - row;
+      const both = [await this.read(name, row, first), await this.read(name, row + first, rows - first)];
+      const joined = new Float32Array(rows * columns);
+      let at = 0;
+      for (const part of both) {
+        joined.set(part, at);
+        at += part.length;
+      }
+      return joined;
+    }
+    const from = Math.floor(row / rowUnit) * rowUnit;
+    const to = Math.min(all, Math.ceil(end / rowUnit) * rowUnit);
+    const cut = { row: from, rows: to - from, columns };
+    const bytes = cut.rows * columns * 4;
+    const { output } = await this.#runner
+      .run({
+        tasks: [
+          {
+            kind: 'encode',
+            rows: cut.rows,
+            columns,
+            inputs: [rectangleInput(tensor, { ...cut, column: 0, width: columns })],
+            to: float32Form,
+            outputs: [{ role: 'data', offset: 0, bytes }],
+            measures: false,
+          },
+        ],
+        outputBytes: bytes,
+      })
+      .catch((error) => Promise.reject(error instanceof TaskError ? error.cause : error));
+    const floats = new Float32Array(output, 0, cut.rows * columns);
+    return from === row && to === end ? floats : floats.slice((row - from) * columns, (end - from) * columns);
   }
-  let loaded: TokenizersPackage;
-  try {
-    // Hidden from bundlers, because pages that give ids need not have the package.
-    loaded = (await import(/* @vite-ignore */ /* webpackIgnore: true */ tokenizersName)) as TokenizersPackage;
-  } catch (cause) {
-    const text = `texts take ${tokenizersName}: npm install ${tokenizersName}; in a page, import it and pass a tokenizer`;
-    throw new ScalepointError('RUNTIME', text, { cause });
-  }
-  try {
-    const made = new loaded.Tokenizer(tokenizer, (await json('tokenizer_config.json')) ?? {});
-    return { encode: (text) => made.encode(text, { add_special_tokens: false }).ids };
-  } catch (cause) {
-    throw new ScalepointError('BAD_FILE', 'tokenizer.json cannot be read', { cause });
+
+  #named(name: string): LanguageTensor {
+    const tensor = this.#tensors.get(name);
+    if (tensor !== undefined) return tensor;
+    throw new ScalepointError('BAD_FILE', `the model has no tensor ${quoted(name)}`, { tensor: name });
   }
 }
 
@@ -66,7 +103,7 @@ interface LanguageContents {
   readonly tensors: ReadonlyMap<string, LanguageTensor>;
 }
 
-async function contentsOf({ format, model, beside }: Opened): Promise<LanguageContents> {
+async function languageContents({ format, model, beside }: Opened): Promise<LanguageContents> {
   if (format.name === 'gguf') {
     const tensors = await format.tensors(model);
     const { metadata } = model as OpenModel;
@@ -123,7 +160,7 @@ export async function withLanguage<T>(
   options: LanguageOptions,
   use: (model: RunnableLanguage) => Promise<T>,
 ): Promise<T> {
-  const { metadata, tensors } = await contentsOf(opened);
+  const { metadata, tensors } = await languageContents(opened);
   const { core, signal, workers = workersFor(tensors) } = options;
   const { files } = opened.model;
   const start = async (layerWorkers: LayerWorkers): Promise<T> =>

@@ -1,4 +1,6 @@
 /** Carries out jobs of the forward pass in the memory of one core. */
+
+import { floatForm, LayerMemory } from '../arrays/layer-memory.js';
 import { AttentionSpecRecord, RotarySpecRecord, RouteSpecRecord, SharesId, StatusId } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus } from '../core/memory.js';
@@ -7,12 +9,102 @@ import type {
   LayerSpec,
   NormName,
   ProductName,
+  ProductSpec,
   TransformerAnswer,
   TransformerJob,
   Watch,
   Watched,
 } from './layer-jobs.js';
-import { fromWasm, Memory, Product, toWasm } from './layer-weights.js';
+
+/** Memory that is freed together. */
+class Memory {
+  readonly core: Core;
+  readonly #frees: (() => void)[] = [];
+
+  constructor(core: Core) {
+    this.core = core;
+  }
+
+  floats(n: number): number {
+    return this.bytes(n * 4);
+  }
+
+  bytes(n: number): number {
+    const address = this.core.allocate(n);
+    this.own(() => this.core.release(address));
+    return address;
+  }
+
+  /** Frees something else together with the memory. */
+  own(free: () => void): void {
+    this.#frees.push(free);
+  }
+
+  release(): void {
+    for (const free of this.#frees.splice(0)) free();
+  }
+}
+
+/** Copies floats to wasm memory. */
+export function toWasm({ module }: Core, values: Float32Array, address: number): void {
+  module.HEAPF32.set(values, address >>> 2);
+}
+
+/** A copy of floats in wasm memory. */
+export function fromWasm({ module }: Core, address: number, n: number): Float32Array<ArrayBuffer> {
+  return module.HEAPF32.slice(address >>> 2, (address >>> 2) + n);
+}
+
+/** Rows that pass the weights of a product at a time. */
+const rowsAtOnce = 64;
+
+/** Float weights in wasm memory, ready for products. */
+class Product {
+  readonly spec: ProductSpec;
+  readonly #core: Core;
+  readonly #matrix: LayerMemory;
+  readonly #work: number;
+  readonly #workBytes: number;
+
+  constructor(spec: ProductSpec, memory: Memory) {
+    const { core } = memory;
+    this.spec = spec;
+    this.#core = core;
+    const matrix = new LayerMemory(core, floatForm(spec.outputs, spec.inputs));
+    memory.own(() => matrix.dispose());
+    this.#matrix = matrix;
+    this.#workBytes = core.module.layerWorkspaceBytes(matrix.layer, rowsAtOnce);
+    this.#work = memory.bytes(this.#workBytes);
+    this.setBias(new Float32Array(spec.outputs));
+  }
+
+  setRows(row: number, values: Float32Array): void {
+    const core = this.#core;
+    core.withMemory(values.byteLength, (at) => {
+      toWasm(core, values, at);
+      checkStatus(core.module.setLayerFloats(this.#matrix.layer, row, at, values.length));
+    });
+  }
+
+  setBias(values: Float32Array): void {
+    const core = this.#core;
+    core.withMemory(values.byteLength, (at) => {
+      toWasm(core, values, at);
+      checkStatus(core.module.setLayerBias(this.#matrix.layer, at, values.length));
+    });
+  }
+
+  /** y = x W' + bias, for `rows` rows. */
+  run(x: number, rows: number, y: number): void {
+    const { module } = this.#core;
+    const { inputs, outputs } = this.spec;
+    for (let row = 0; row < rows; row += rowsAtOnce) {
+      const n = Math.min(rowsAtOnce, rows - row);
+      const [from, to] = [x + row * inputs * 4, y + row * outputs * 4];
+      checkStatus(module._layerForward(this.#matrix.layer, from, n, to, this.#work, this.#workBytes));
+    }
+  }
+}
 
 const nothing = (): TransformerAnswer => ({ values: new Float32Array(0), watched: [] });
 
@@ -173,11 +265,18 @@ export class LayerHandler implements JobHandler {
       this.#norm('attentionNorm', x, floats, normed);
       this.#apply('together', normed, tokens, wide, watch, watched);
       if (layer.clamp > 0) checkStatus(models.clampFloats(layer.clamp, wide, tokens * together.outputs));
-      split(models.HEAPF32, wide >>> 2, tokens, [
-        [q >>> 2, queries],
-        [k >>> 2, keys],
-        [v >>> 2, keys],
-      ]);
+      // Copy the columns of queries, keys and values to arrays of their own.
+      let column = wide;
+      for (let token = 0; token < tokens; token++) {
+        for (const [to, columns] of [
+          [q, queries],
+          [k, keys],
+          [v, keys],
+        ] as const) {
+          models.HEAPF32.copyWithin((to >>> 2) + token * columns, column >>> 2, (column >>> 2) + columns);
+          column += columns * 4;
+        }
+      }
       if (normsRotated) this.#rotate(layer, tokens, textSize, q, k, work);
       this.#norm('queryNorm', q, tokens * queries, q);
       this.#norm('keyNorm', k, tokens * keys, k);
@@ -397,22 +496,5 @@ export class LayerHandler implements JobHandler {
     core.release(sums);
     this.#moments.delete(name);
     return { values, watched: [] };
-  }
-}
-
-/** Copies columns of rows to arrays of their own. */
-function split(
-  heap: Float32Array,
-  from: number,
-  rows: number,
-  parts: readonly (readonly [to: number, columns: number])[],
-): void {
-  const width = parts.reduce((sum, [, columns]) => sum + columns, 0);
-  for (let row = 0; row < rows; row++) {
-    let at = from + row * width;
-    for (const [to, columns] of parts) {
-      heap.copyWithin(to + row * columns, at, at + columns);
-      at += columns;
-    }
   }
 }

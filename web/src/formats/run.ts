@@ -1,6 +1,7 @@
 /** Types for running two models and comparing their outputs, shared by formats that can be run. */
 import type { ErrorMeasures } from '../core/measure.js';
 import type { ByteSource, FileInput } from './files/bytes.js';
+import type { StateFile } from './files/state-file.js';
 import type { ActivationRanges } from './statistics.js';
 
 /** An input as an array. Numbers are converted to the type that the model takes. */
@@ -259,7 +260,7 @@ export interface NodeCheck {
   readonly off: number;
   /** The first of those, in the order of the graph. */
   readonly first: OffNode | undefined;
-  /** Operators for which no bound is known, which were not compared. */
+  /** Operators that were not compared: random ones, and those with graphs of their own. */
   readonly unknown: readonly string[];
 }
 
@@ -430,22 +431,6 @@ export interface CollectedSums {
   readonly ranges: ReadonlyMap<string, readonly [least: number, largest: number]>;
 }
 
-/** Sums up to a sample, as plain data for a file. */
-export interface SumsState {
-  readonly about: unknown;
-  readonly arrays: readonly Float64Array<ArrayBuffer>[];
-}
-
-/** Lets a run go on behind the last sample of an interrupted one. */
-export interface CollectResume {
-  /** The state that the interrupted run left. */
-  readonly found: SumsState | undefined;
-  /** Keeps a state. */
-  save(state: SumsState): Promise<void>;
-  /** The error for a state that no run has written, or for samples that changed. */
-  refused(what: 'state' | 'samples'): Error;
-}
-
 /** Options for collecting sums. */
 export interface CollectRunsOptions extends Pick<RunOptions, 'runtime' | 'dimensions'> {
   /** Name of the argument with the samples, for errors. */
@@ -458,7 +443,8 @@ export interface CollectRunsOptions extends Pick<RunOptions, 'runtime' | 'dimens
   readonly ranges: boolean;
   /** Opens files of samples. */
   readonly open: (input: FileInput) => Promise<ByteSource>;
-  readonly resume?: CollectResume | undefined;
+  /** Lets a run go on behind the last sample of an interrupted one. */
+  readonly resume?: Pick<StateFile, 'take' | 'save' | 'changed' | 'damaged'> | undefined;
   readonly signal: AbortSignal | undefined;
 }
 

@@ -7,6 +7,12 @@ import type { FileInput, OptionFile } from './files/bytes.js';
  */
 export const statisticsNames = ['importance', 'method', 'moments', 'damping', 'order'] as const;
 
+/** End of the name of a file of moments, behind that of the statistics. */
+export const momentsEnd = '.moments.safetensors';
+
+/** End of the name of a file of ranges of activations, behind that of the statistics. */
+export const rangesEnd = '.ranges.safetensors';
+
 /** A file of second moments. */
 export interface MomentsFile {
   /** Size in bytes. */

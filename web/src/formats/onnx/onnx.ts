@@ -74,7 +74,7 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, OnnxSidecars,
   },
 
   async compareRuns(a, b, options, readOptionFile, signal) {
-    return (await import('./run/compare.js')).compareRuns(a, b, options, readOptionFile, signal);
+    return (await import('./run/compare.js')).compareOnnxRuns(a, b, { ...options, signal }, readOptionFile);
   },
 
   async judge(original, options, context) {

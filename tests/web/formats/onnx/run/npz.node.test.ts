@@ -1,7 +1,7 @@
 // Archives of arrays that are not what they seem: small files must not take much memory.
 import { describe, expect, it } from 'vitest';
 import { openSource } from '../../../../../web/src/formats/files/open.js';
-import { readArrays } from '../../../../../web/src/formats/onnx/run/npz.js';
+import { readNumpyArrays } from '../../../../../web/src/formats/onnx/run/npz.js';
 import { npy, zip } from '../../../support/npz.js';
 
 const two = npy('<f4', '(1, 2)', Float32Array.of(3, -4).buffer);
@@ -32,7 +32,7 @@ async function read(file: Uint8Array<ArrayBuffer>, check = () => {}) {
     bytes += end - begin;
     return source.read(begin, end);
   };
-  const result = await readArrays({ ...source, read: counted }, check).then(
+  const result = await readNumpyArrays({ ...source, read: counted }, check).then(
     (arrays) => ({ names: [...arrays.keys()] }),
     (error: { code?: string; message: string; byteOffset?: number }) => error,
   );

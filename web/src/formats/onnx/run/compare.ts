@@ -1,24 +1,31 @@
-/** Runs two models on the same inputs in onnxruntime-web, and compares their outputs. */
+/** Runs two models on the same inputs in onnxruntime-web and on other backends, and compares their outputs. */
 
 import { type Hint, mention } from '../../../core/option-problem.js';
 import type { ReadOptionFile } from '../../format.js';
-import type { BackendJob, ComparedLayer, RunInput, RunOptions, RunReport, RunTensor } from '../../run.js';
+import type {
+  BackendAnswer,
+  BackendJob,
+  BackendOutput,
+  BackendReport,
+  BackendRun,
+  ComparedLayer,
+  NodeCheck,
+  RunBackend,
+  RunInput,
+  RunOptions,
+  RunReport,
+} from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
-import { backendIn, type ComparedModel, hasFloat16, innerValues, runOnBackends } from './backends.js';
-import { listening } from './execute.js';
-import { measureRanges, overflowsIn, tooLarge } from './float-ranges.js';
+import { backendIn, listening } from './execute.js';
+import { hasFloat16, measureRanges, overflowsIn, tooLarge } from './float-ranges.js';
 import { type Feeds, feedsOf, inTypesOf } from './inputs.js';
+import { checkNodes, type RanModel } from './nodes.js';
 import { type GraphValue, type RunnableModel, runnableOf, withGraphOutputs } from './runnable.js';
-import { failed, type Loadable, loadRuntime, type RuntimeTensor, type TypedRuntime, withSession } from './runtime.js';
-import { compareOutputs, compareValue, whyNotCompared } from './values.js';
-
-type Values = ReadonlyMap<string, RunTensor>;
-
-/** A value as plain data, which can be sent elsewhere. */
-const plain = ({ type, dims, data }: RuntimeTensor): RunTensor => ({ type, dims, data });
+import { type Loadable, loadRuntime, plainValues, runSession, runtimeTensors, withSession } from './runtime.js';
+import { compareOutputs, compareValue, type Values, whyNotCompared } from './values.js';
 
 /** Words about guessed sizes, and the option to set them. */
-function guessesOf(guessed: ReadonlyMap<string, number>): { about?: string; hint?: Hint } {
+function guessHints(guessed: ReadonlyMap<string, number>): { about?: string; hint?: Hint } {
   if (guessed.size === 0) return {};
   const list = [...guessed].slice(0, 6).map(([name, size]) => `${name} ${size}`);
   const more = guessed.size > list.length ? ', …' : '';
@@ -28,31 +35,13 @@ function guessesOf(guessed: ReadonlyMap<string, number>): { about?: string; hint
   };
 }
 
-/** Runs a model once. Copies the outputs, which end with the session. */
-async function runOnce(
-  runtime: TypedRuntime,
-  model: Loadable,
-  label: string,
-  level: 'all' | 'disabled',
-  feedsFor: (session: Parameters<Parameters<typeof withSession>[4]>[0]) => Promise<Feeds>,
-): Promise<Values> {
-  return withSession(runtime, model, label, level, async (session) => {
-    const { values, guessed } = await feedsFor(session);
-    try {
-      // Log nothing: the error has the message.
-      const results = await session.run(values, { logSeverityLevel: 4 });
-      return new Map(session.outputNames.map((name) => [name, plain(results[name] as RuntimeTensor)]));
-    } catch (cause) {
-      throw failed(label, 'run', cause, guessesOf(guessed));
-    }
-  });
-}
+const asMap = (values: BackendJob['feeds']): Values => new Map(Object.entries(values));
 
 /** SQNR in dB that counts as lossless. */
 const most = 60;
 
-/** Compared layers, with the loss of each. */
-function layersOf(values: readonly GraphValue[], a: Values, b: Values): ComparedLayer[] {
+/** Compares the values of nodes, with the loss of each. */
+function compareLayers(values: readonly GraphValue[], a: Values, b: Values): ComparedLayer[] {
   const known = new Map<string, number>();
   return values.flatMap(({ name, op, inputs }) => {
     const [x, y] = [a.get(name), b.get(name)];
@@ -65,78 +54,133 @@ function layersOf(values: readonly GraphValue[], a: Values, b: Values): Compared
   });
 }
 
-/** Values that both models compute. */
-function common(a: RunnableModel, b: RunnableModel): GraphValue[] {
-  const inB = new Set(b.values.map(({ name }) => name));
-  return a.values.filter(({ name }) => inB.has(name));
+/** Names of values that nodes compute, beside outputs. */
+const innerValues = (values: readonly GraphValue[]): string[] =>
+  values.filter(({ isOutput }) => !isOutput).map(({ name }) => name);
+
+/** A model, and its run on wasm. */
+interface ComparedModel extends RanModel {
+  /** Its outputs with all optimizations. */
+  readonly outputs: Values;
+}
+
+/**
+ * Runs one model on a backend.
+ * @param original outputs of the first model on wasm
+ * @param reference the model that nodes are held to; undefined without checks of nodes
+ * @param given inputs of the first model
+ */
+async function runOn(
+  backend: RunBackend,
+  { model, runnable, values, outputs: onWasm }: ComparedModel,
+  { original, reference }: { readonly original: Values; readonly reference: RanModel | undefined },
+  { given, signal }: { readonly given: BackendJob['feeds']; readonly signal: AbortSignal | undefined },
+): Promise<{ readonly answer: BackendAnswer; readonly result: BackendRun }> {
+  const feeds = inTypesOf(model, given);
+  const ask = async (job: BackendJob) => {
+    const answer = await backend.run(job, signal);
+    signal?.throwIfAborted();
+    return answer;
+  };
+  const answer = await ask({ model: runnable, feeds, level: 'all', measures: true });
+  if (answer.kind !== 'ran') {
+    const lacksFloat16 = answer.adapter?.hasFloat16 === false && hasFloat16(model);
+    const kind = answer.kind !== 'noAdapter' && lacksFloat16 ? 'needsFloat16' : answer.kind;
+    return { answer, result: { kind, text: answer.text } };
+  }
+  const { outputs: all, skippedOutputs } = compareOutputs(original, asMap(answer.outputs));
+  const outputs = all.map((output): BackendOutput => {
+    const [own, here] = [onWasm.get(output.name), answer.outputs[output.name]];
+    if (backend.name === 'wasm' || own === undefined || here === undefined) return output;
+    return { ...output, own: compareValue(output.name, own, here).error };
+  });
+  let nodes: NodeCheck | undefined;
+  if (reference !== undefined) {
+    const whole = withGraphOutputs(model, runnable, innerValues(runnable.values));
+    const ran = await ask({ model: whole, feeds, level: 'disabled', measures: false });
+    const tested = { model, runnable, values };
+    if (ran.kind === 'ran')
+      nodes = await checkNodes(reference, { ...tested, onBackend: asMap(ran.outputs) }, feeds, ask);
+  }
+  const { times = { firstSeconds: Number.NaN, seconds: Number.NaN, runs: 0 }, placement } = answer;
+  const more = { ...(placement && { placement }), ...(nodes && { nodes }) };
+  return { answer, result: { kind: 'ran', outputs, skippedOutputs, times, ...more } };
 }
 
 /** Runs both models. See `compareModels`. */
-export async function compareRuns(
+export async function compareOnnxRuns(
   a: OnnxModel,
   b: OnnxModel,
-  options: RunOptions,
+  options: RunOptions & { readonly signal: AbortSignal | undefined },
   readOptionFile: ReadOptionFile,
-  signal?: AbortSignal,
 ): Promise<RunReport> {
-  const { backends, layers: wantsLayers = false } = options;
+  const { backends, layers: wantsLayers = false, signal } = options;
   const runtime = await loadRuntime(options.runtime);
   const [first, second] = [await runnableOf(a), await runnableOf(b)];
   signal?.throwIfAborted();
 
   // Run both on wasm, which is the reference of all backends.
-  let feeds: Feeds | undefined;
+  let found: Feeds | undefined;
   const runBoth = async (models: readonly [Loadable, Loadable], level: 'all' | 'disabled') => {
-    const before = await runOnce(runtime, models[0], 'A', level, async ({ inputMetadata }) => {
-      feeds ??= await feedsOf(runtime, inputMetadata, first, options, readOptionFile);
-      return feeds;
+    const before = await withSession(runtime, models[0], { label: 'A', level }, async (session) => {
+      found ??= await feedsOf({ runtime, session }, first, options, readOptionFile);
+      return runSession(session, found.values, 'A', guessHints(found.guessed));
     });
     signal?.throwIfAborted();
-    const after = await runOnce(runtime, models[1], 'B', level, async () => {
-      const { values, ...rest } = feeds as Feeds;
-      const inTypes = Object.entries(inTypesOf(b, values as BackendJob['feeds']));
-      const tensors = inTypes.map(([name, { type, data, dims }]) => [name, new runtime.Tensor(type, data, dims)]);
-      return { ...rest, values: Object.fromEntries(tensors) };
-    });
+    const { values, guessed, given } = found as Feeds;
+    const feeds = plainValues(Object.entries(values));
+    const after = await withSession(runtime, models[1], { label: 'B', level }, (session) =>
+      runSession(session, runtimeTensors(runtime, inTypesOf(b, feeds)), 'B', guessHints(guessed)),
+    );
     signal?.throwIfAborted();
-    return [before, after] as const;
+    return { before: asMap(plainValues(before)), after: asMap(plainValues(after)), feeds, guessed, given };
   };
   const start = () => runBoth([first, second], 'all');
-  const [before, after] = backends?.includes('webgpu') ? await listening(runtime, start) : await start();
+  const run = await (backends?.includes('webgpu') ? listening(runtime, start) : start());
+  const { before, after, feeds, guessed, given } = run;
   const { outputs, skippedOutputs } = compareOutputs(before, after);
-  const { values: fed, guessed, given } = feeds as unknown as Feeds;
-  const inputs = Object.entries(fed).map(
+  const inputs = Object.entries(feeds).map(
     ([name, { dims: shape }]): RunInput => ({ name, shape, isGiven: given.has(name) }),
   );
   let report: RunReport = { inputs, guessedSizes: Object.fromEntries(guessed), outputs, skippedOutputs };
 
   // wasm computes float16 in float32, where values beyond it show nothing.
   if (hasFloat16(b)) {
-    const samples = [Object.fromEntries(Object.entries(fed).map(([name, value]) => [name, plain(value)]))];
-    const overflows = overflowsIn(b, tooLarge(a, await measureRanges(runtime, a, first, samples)));
+    const overflows = overflowsIn(b, tooLarge(a, await measureRanges(runtime, a, first, [feeds])));
     signal?.throwIfAborted();
     if (overflows.length > 0) report = { ...report, overflows };
   }
 
-  // Compare the results of nodes.
+  // Compare the results of nodes that are in both models.
   let [inA, inB]: readonly [Values, Values] = [new Map(), new Map()];
   if (wantsLayers) {
-    const values = common(first, second);
-    const names = values.filter(({ isOutput }) => !isOutput).map(({ name }) => name);
+    const named = new Set(second.values.map(({ name }) => name));
+    const values = first.values.filter(({ name }) => named.has(name));
     // Backends are held to all values of each model.
-    const [namesA, namesB] = backends === undefined ? [names, names] : [innerValues(first), innerValues(second)];
-    [inA, inB] = await runBoth([withGraphOutputs(first, namesA), withGraphOutputs(second, namesB)], 'disabled');
-    report = { ...report, layers: layersOf(values, inA, inB) };
+    const outputsFor = (model: OnnxModel, runnable: RunnableModel) =>
+      withGraphOutputs(model, runnable, innerValues(backends === undefined ? values : runnable.values));
+    const inside = await runBoth([outputsFor(a, first), outputsFor(b, second)], 'disabled');
+    [inA, inB] = [inside.before, inside.after];
+    report = { ...report, layers: compareLayers(values, inA, inB) };
   }
   if (backends === undefined) return report;
 
-  // Run both on the other backends.
-  const plainFeeds = Object.fromEntries(Object.entries(fed).map(([name, value]) => [name, plain(value)]));
-  const withFeeds = (values: Values): Values => new Map([...Object.entries(plainFeeds), ...values]);
-  const judged: readonly [ComparedModel, ComparedModel] = [
-    { model: a, runnable: first, outputs: before, values: withFeeds(inA) },
-    { model: b, runnable: second, outputs: after, values: withFeeds(inB) },
-  ];
-  const places = backends.map((one) => (typeof one === 'string' ? backendIn(runtime, one) : one));
-  return { ...report, backends: await runOnBackends(places, ...judged, plainFeeds, wantsLayers, signal) };
+  // Run both on the other backends. Nodes of the second one are held to the first one on wasm, and elsewhere each to itself.
+  const withFeeds = (values: Values): Values => new Map([...Object.entries(feeds), ...values]);
+  const original = { model: a, runnable: first, outputs: before, values: withFeeds(inA) };
+  const made = { model: b, runnable: second, outputs: after, values: withFeeds(inB) };
+  const reports: BackendReport[] = [];
+  for (const backend of backends.map((one) => backendIn(runtime, one))) {
+    const isWasm = backend.name === 'wasm';
+    const more = { given: feeds, signal };
+    const referenceOf = (model: ComparedModel | undefined) => ({
+      original: before,
+      reference: wantsLayers ? model : undefined,
+    });
+    const { result } = await runOn(backend, original, referenceOf(isWasm ? undefined : original), more);
+    const last = await runOn(backend, made, referenceOf(isWasm ? original : made), more);
+    const { runtime: name, adapter } = last.answer;
+    reports.push({ backend: backend.name, runtime: name, ...(adapter && { adapter }), a: result, b: last.result });
+  }
+  return { ...report, backends: reports };
 }

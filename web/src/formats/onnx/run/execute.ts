@@ -8,10 +8,19 @@ import type {
   BackendName,
   GpuAdapter,
   GpuPlacement,
+  RunBackend,
   RunTensor,
   RunTimes,
 } from '../../run.js';
-import type { RuntimeTensor, Session, TypedRuntime } from './runtime.js';
+import {
+  quiet,
+  type RuntimeTensor,
+  runtimeName,
+  runtimeTensors,
+  runtimeText,
+  type Session,
+  type TypedRuntime,
+} from './runtime.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ adapter
 
@@ -78,8 +87,24 @@ interface NodeEvent {
   readonly args: { readonly op_name?: string; readonly provider?: string };
 }
 
-/** Counts nodes by their provider. `undefined` for a profile without nodes, as of a runtime that was started by others. */
-function placementOf(lines: readonly string[]): GpuPlacement | undefined {
+/**
+ * Runs once with a profile, and counts nodes by their provider. Undefined for a profile without nodes, as of a runtime that was started by
+ * others.
+ */
+async function profiled(
+  create: () => Promise<Session>,
+  feeds: Record<string, RuntimeTensor>,
+): Promise<GpuPlacement | undefined> {
+  const lines: string[] = [];
+  const session = await create();
+  try {
+    await session.run(feeds, quiet);
+    sink = (line) => lines.push(line);
+    session.endProfiling?.();
+  } finally {
+    sink = undefined;
+    await session.release();
+  }
   const onCpu = new Map<string, number>();
   let [onGpu, copies] = [0, 0];
   for (const line of lines) {
@@ -101,28 +126,7 @@ function placementOf(lines: readonly string[]): GpuPlacement | undefined {
   return { onGpu, onCpu: counts, copies };
 }
 
-/** Runs once with a profile. */
-async function profiled(create: () => Promise<Session>, feeds: Record<string, RuntimeTensor>) {
-  const session = await create();
-  try {
-    await session.run(feeds, quiet);
-    const lines: string[] = [];
-    sink = (line) => lines.push(line);
-    try {
-      session.endProfiling?.();
-    } finally {
-      sink = undefined;
-    }
-    return placementOf(lines);
-  } finally {
-    await session.release();
-  }
-}
-
 // ------------------------------------------------------------------------------------------------------------------------- device
-
-/** Log nothing: the answer has the message. */
-const quiet = { logSeverityLevel: 4 } as const;
 
 /** An ONNX file of IR 8 and opset 17, whose only node, Identity, gives `y` from the float `x`. */
 const identity = Uint8Array.of(
@@ -174,13 +178,6 @@ async function timed(run: () => Promise<unknown>): Promise<Omit<RunTimes, 'first
   return { seconds: (low + high) / 2, runs: times.length };
 }
 
-const textOf = (cause: unknown) => (cause instanceof Error ? cause.message : String(cause)).trim().slice(0, 500);
-
-/** A copy of a value, which outlives its session. */
-function copied({ type, dims, data }: RuntimeTensor): RunTensor {
-  return { type, dims: [...dims], data: (data as Uint8Array | string[]).slice() };
-}
-
 /**
  * Runs a model on a backend of a runtime.
  * @param name the package of the runtime
@@ -213,24 +210,27 @@ export async function execute(
   try {
     session = await listening(runtime, create);
   } catch (cause) {
-    return { ...about, kind: 'noSession', text: textOf(cause) };
+    return { ...about, kind: 'noSession', text: runtimeText(cause) };
   }
   try {
-    const feedsOf = (values: BackendJob['feeds']) => {
-      const feeds: Record<string, RuntimeTensor> = {};
-      for (const [input, { type, data, dims }] of Object.entries(values))
-        feeds[input] = new runtime.Tensor(type, data, dims);
-      return feeds;
+    // Copies outlive the session.
+    const outputsFor = async (values: Record<string, RuntimeTensor>) => {
+      const results = await session.run(values, quiet);
+      return () =>
+        Object.fromEntries(
+          session.outputNames.map((output): [string, RunTensor] => {
+            const { type, dims, data } = results[output] as RuntimeTensor;
+            return [output, { type, dims: [...dims], data: (data as Uint8Array | string[]).slice() }];
+          }),
+        );
     };
-    const outputsOf = (results: Readonly<Record<string, RuntimeTensor>>) =>
-      Object.fromEntries(session.outputNames.map((output) => [output, copied(results[output] as RuntimeTensor)]));
-    const feeds = feedsOf(given);
-    const results = await session.run(feeds, quiet);
+    const feeds = runtimeTensors(runtime, given);
+    const copy = await outputsFor(feeds);
     const firstSeconds = (performance.now() - begin) / 1000;
     await device?.keep(runtime);
-    const outputs = outputsOf(results);
+    const outputs = copy();
     const more: Record<string, RunTensor>[] = [];
-    for (const one of others) more.push(outputsOf(await session.run(feedsOf(one), quiet)));
+    for (const one of others) more.push((await outputsFor(runtimeTensors(runtime, one)))());
     if (!measures) return { ...about, kind: 'ran', outputs, ...(more.length > 0 && { more }) };
     const times = { firstSeconds, ...(await timed(() => session.run(feeds, quiet))) };
     if (backend !== 'webgpu') return { ...about, kind: 'ran', outputs, times };
@@ -240,8 +240,14 @@ export async function execute(
   } catch (cause) {
     // The device may be lost.
     await device?.release();
-    return { ...about, kind: 'notRun', text: textOf(cause) };
+    return { ...about, kind: 'notRun', text: runtimeText(cause) };
   } finally {
     await session.release();
   }
+}
+
+/** A backend that a caller gives, or one in a runtime of this process or page. */
+export function backendIn(runtime: TypedRuntime, given: 'wasm' | 'webgpu' | RunBackend): RunBackend {
+  if (typeof given !== 'string') return given;
+  return { name: given, run: (job) => execute(runtime, runtimeName, given, job) };
 }

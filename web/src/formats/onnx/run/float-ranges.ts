@@ -1,16 +1,14 @@
 /** Measures values of a model in float32, and finds those that a result has in float16, which cannot hold them. */
 import type { BackendJob, OverflowingValue } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
-import { onnxTypeNumber } from '../file/proto.js';
+import { intOf, onnxTypeNumber } from '../file/proto.js';
 import { measuredBeyond } from '../graph/beyond-half.js';
 import { Constants } from '../graph/constants.js';
 import { Graphs } from '../graph/graph.js';
 import { Types } from '../graph/types.js';
 import type { RunnableModel } from './runnable.js';
-import { type RuntimeTensor, type TypedRuntime, withSession } from './runtime.js';
-import { SumsGraph } from './sums-graph.js';
-
-type Ranges = Map<string, readonly [least: number, largest: number]>;
+import { type RuntimeTensor, runSession, runtimeTensors, type TypedRuntime, withSession } from './runtime.js';
+import { SumsGraph, type ValueRanges, widenRanges } from './sums-graph.js';
 
 /** The largest number of float16. */
 const largestHalf = 65504;
@@ -29,40 +27,42 @@ export function floatValues(model: OnnxModel, graphs: Graphs): string[] {
   return [...inputs, ...given].filter((name) => name !== '' && types.isFloat(graphs.valueAt(root, name)));
 }
 
+/** True if a model has float16 anywhere. */
+export function hasFloat16({ proto: { graph }, weights }: OnnxModel): boolean {
+  const half = onnxTypeNumber('F16');
+  const isHalf = ({ type }: { readonly type: number }) => type === half;
+  return (
+    weights.some(({ source }) => source.dtype === 'F16') ||
+    [...graph.inputs, ...graph.outputs, ...graph.values].some(isHalf) ||
+    graph.nodes.some((node) => node.opType === 'Cast' && intOf(node, 'to', 0) === half)
+  );
+}
+
 /** Runs a model on inputs, and returns ranges of its float32 values. Values that are not finite have none. */
 export async function measureRanges(
   runtime: TypedRuntime,
   model: OnnxModel,
   runnable: RunnableModel,
   samples: readonly BackendJob['feeds'][],
-): Promise<Ranges> {
+): Promise<ValueRanges> {
   const graphs = new Graphs(model);
   const names = floatValues(model, graphs);
-  const ranges: Ranges = new Map();
+  const ranges: ValueRanges = new Map();
   if (names.length === 0) return ranges;
   const graph = new SumsGraph(model, graphs);
   const output = graph.addRanges(names);
-  await withSession(runtime, graph.finish(runnable), 'the original', 'all', async (session) => {
+  const label = 'the original';
+  await withSession(runtime, graph.finish(runnable), { label }, async (session) => {
     for (const feeds of samples) {
-      const given = Object.entries(feeds).map(([name, { type, data, dims }]) => [
-        name,
-        new runtime.Tensor(type, data, dims),
-      ]);
-      const results = await session.run(Object.fromEntries(given), { logSeverityLevel: 4 });
-      const data = (results[output] as RuntimeTensor).data as Float32Array;
-      for (const [i, name] of names.entries()) {
-        const [least, largest] = [data[i] as number, data[names.length + i] as number];
-        const [low, high] = ranges.get(name) ?? [least, largest];
-        ranges.set(name, [Math.min(low, least), Math.max(high, largest)]);
-      }
+      const results = await runSession(session, runtimeTensors(runtime, feeds), label);
+      widenRanges(ranges, names, results.get(output) as RuntimeTensor);
     }
   });
-  for (const [name, [low, high]] of ranges) if (!Number.isFinite(low) || !Number.isFinite(high)) ranges.delete(name);
-  return ranges;
+  return new Map([...ranges].filter(([, range]) => range.every(Number.isFinite)));
 }
 
 /** Values that float16 cannot hold, with their largest magnitudes. */
-export function tooLarge(model: OnnxModel, ranges: Ranges): Map<string, number> {
+export function tooLarge(model: OnnxModel, ranges: ValueRanges): Map<string, number> {
   const graphs = new Graphs(model);
   const facts = { graphs, types: new Types(graphs, graphs.main), constants: new Constants(model, new Map()) };
   return new Map([...measuredBeyond(facts, ranges)].filter(([, most]) => most > largestHalf));
@@ -96,7 +96,7 @@ export function overflowsIn(made: OnnxModel, large: ReadonlyMap<string, number>)
   return [...found.values()];
 }
 
-/** Words about them. @param values at least one */
+/** Words about values that float16 cannot hold. @param values at least one */
 export function overflowText(values: readonly OverflowingValue[]): string {
   const worst = values.reduce((most, one) => (one.largest > most.largest ? one : most));
   const list = values.slice(0, 3).map(({ value, op }) => `${value} (${op})`);

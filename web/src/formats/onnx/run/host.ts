@@ -5,14 +5,12 @@
 import type { BackendJob } from '../../run.js';
 import { execute, findAdapter, KeptDevice } from './execute.js';
 import { decodeMessage, encodeMessage } from './message.js';
-import type { TypedRuntime } from './runtime.js';
+import { runtimeText, type TypedRuntime } from './runtime.js';
 
 /** The first message: the page or the process is ready, or cannot be. */
 export type HostReady =
   | { readonly kind: 'ready'; readonly hasAdapter: boolean }
   | { readonly kind: 'failed'; readonly text: string };
-
-const textOf = (cause: unknown) => (cause instanceof Error ? cause.message : String(cause));
 
 /**
  * Takes jobs from the server that the page comes from, until it has no more.
@@ -33,7 +31,7 @@ export async function serveInPage(address: string, module: string): Promise<void
     if (runtime.env?.wasm !== undefined) runtime.env.wasm.numThreads = 1;
     if (runtime.env !== undefined) runtime.env.logLevel = 'fatal';
   } catch (cause) {
-    await exchange({ kind: 'failed', text: textOf(cause) } satisfies HostReady);
+    await exchange({ kind: 'failed', text: runtimeText(cause) } satisfies HostReady);
     return;
   }
   let message: object = { kind: 'ready', hasAdapter: (await findAdapter()) !== undefined } satisfies HostReady;
@@ -64,7 +62,7 @@ export async function serveInProcess(module: string): Promise<void> {
     // It is a CommonJS module.
     runtime = loaded.InferenceSession === undefined && loaded.default !== undefined ? loaded.default : loaded;
   } catch (cause) {
-    child.send({ kind: 'failed', text: textOf(cause) } satisfies HostReady);
+    child.send({ kind: 'failed', text: runtimeText(cause) } satisfies HostReady);
     return;
   }
   child.on('message', (job) => {

@@ -6,11 +6,11 @@ import { uniform } from '../../../core/uniform.js';
 import { fromHalf } from '../../codecs/floats-in.js';
 import { type FileInput, quoted } from '../../files/bytes.js';
 import type { ReadOptionFile } from '../../format.js';
-import type { BackendJob, InputArray, InputOptions, ModelInputs } from '../../run.js';
+import type { BackendJob, InputArray, InputOptions } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
 import { onnxTypeNumber } from '../file/proto.js';
-import { type NumpyArray, readArrays } from './npz.js';
-import type { InputMetadata, RuntimeTensor, TypedRuntime } from './runtime.js';
+import { type NumpyArray, readNumpyArrays } from './npz.js';
+import { type InputMetadata, type RuntimeTensor, runSession, type Session, type TypedRuntime } from './runtime.js';
 import { runtimeNumbers } from './values.js';
 
 // ------------------------------------------------------------------------------------------------------------------------- given
@@ -18,7 +18,7 @@ import { runtimeNumbers } from './values.js';
 export const isPlainObject = (value: unknown): value is object =>
   typeof value === 'object' && value !== null && [Object.prototype, null].includes(Object.getPrototypeOf(value));
 
-export const isArray = (value: unknown): value is InputArray =>
+export const isInputArray = (value: unknown): value is InputArray =>
   isPlainObject(value) && 'data' in value && 'shape' in value;
 
 /** The numbers of an array in a file. @param path of the input, for errors */
@@ -43,47 +43,6 @@ export function numpyNumbers({ dtype, bytes }: NumpyArray, path: string): ArrayL
   return make();
 }
 
-/** Path of an input in the options, for errors. */
-const pathOf = (name: string) => `run.inputs[${quoted(name)}]`;
-
-/** Given arrays by input. */
-async function givenArrays(
-  given: ModelInputs,
-  names: readonly string[],
-  readOptionFile: ReadOptionFile,
-): Promise<Map<string, InputArray>> {
-  const found = new Map<string, InputArray>();
-  const checkedName = (name: string) => {
-    if (!names.includes(name)) throw rangeError('run.inputs', oneOf(names), name);
-    return name;
-  };
-  const add = async (file: FileInput, alone: string | undefined) => {
-    const option = alone === undefined ? 'run.inputs' : pathOf(alone);
-    const nameOf = (key: string) => {
-      const name = alone ?? (key !== '' ? key : names.length === 1 ? names[0] : undefined);
-      if (name === undefined) throw rangeError('run.inputs', { kind: 'object', keys: names }, file);
-      return checkedName(name);
-    };
-    const check = (keys: readonly string[]) => {
-      if (alone !== undefined && keys.length !== 1) throw rangeError(pathOf(alone), exactly(1, 'array'), keys.length);
-      for (const key of keys) nameOf(key);
-    };
-    for (const [key, array] of await readOptionFile(option, file, (source) => readArrays(source, check))) {
-      const name = nameOf(key);
-      found.set(name, { data: numpyNumbers(array, pathOf(name)), shape: array.shape });
-    }
-  };
-  if (!isPlainObject(given)) await add(given, undefined);
-  else {
-    for (const [name, value] of Object.entries(given)) {
-      checkedName(name);
-      if (isArray(value)) found.set(name, value);
-      else await add(value as FileInput, name);
-    }
-  }
-  return found;
-}
-
 // ------------------------------------------------------------------------------------------------------------------------ shapes
 
 /** Position of a dimension. */
@@ -103,13 +62,13 @@ const byInput: readonly (readonly [input: RegExp, is: (place: DimensionPosition)
 ];
 
 /** Size of a dimension, by its name and position. */
-function sizeOf(name: string, place: DimensionPosition, sizes: ReadonlyMap<string, number>): number {
+function guessedSize(name: string, place: DimensionPosition, sizes: ReadonlyMap<string, number>): number {
   const { input, at, rank } = place;
   const known = sizes.get(name);
   if (known !== undefined) return known;
   const sum = /^\s*(\w+)\s*\+\s*(\w+)\s*$/.exec(name);
   // Terms of a sum may be numbers.
-  const term = (text = '') => (/^\d+$/.test(text) ? Number(text) : sizeOf(text, place, sizes));
+  const term = (text = '') => (/^\d+$/.test(text) ? Number(text) : guessedSize(text, place, sizes));
   if (sum !== null) return term(sum[1]) + term(sum[2]);
   if (/past/i.test(name)) return 0;
   const listed = byInput.find(([names, is]) => names.test(input) && is(place));
@@ -121,30 +80,6 @@ function sizeOf(name: string, place: DimensionPosition, sizes: ReadonlyMap<strin
   if (/height|width|^h$|^w$/i.test(name)) return 224;
   if (at === 0) return 1;
   return rank === 4 ? (at === 1 ? 3 : 224) : 16;
-}
-
-/**
- * The shape of an input. Dimensions of one name have one size.
- * @param channels second dimension, if a convolution determines it
- * @param guessed output: the sizes that neither the options nor the model state
- */
-function shapeOf(
-  { name: input, shape }: InputMetadata,
-  sizes: Map<string, number>,
-  channels: number | undefined,
-  guessed: Map<string, number>,
-): number[] {
-  return shape.map((dimension, at) => {
-    // Dimensions without size and name are -1, which onnxruntime-web reports as 2^32 - 1.
-    if (typeof dimension === 'number' && dimension >= 0 && dimension < 2 ** 31) return dimension;
-    const [name, place] = [typeof dimension === 'string' ? dimension : '', `${input}.${at}`];
-    const isNamed = /\w/.test(name);
-    const known = sizes.get(place) ?? (at === 1 && !sizes.has(name) ? channels : undefined) ?? sizes.get(name);
-    const size = known ?? sizeOf(name, { input, at, rank: shape.length }, sizes);
-    if (known === undefined) guessed.set(isNamed ? name : place, size);
-    if (isNamed) sizes.set(name, size);
-    return size;
-  });
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ values
@@ -199,56 +134,45 @@ const integerRanges: Readonly<Record<string, readonly [least: bigint, count: big
   bool: [0n, 2n],
 };
 
-/** Fails unless an integer type holds all numbers. */
-function checkIntegers(type: string, values: ArrayLike<number | bigint>, path: string): void {
-  const range = Object.hasOwn(integerRanges, type) ? integerRanges[type] : undefined;
-  if (range === undefined) return;
-  const [least, count] = range;
-  const [low, end] = [Number(least), Number(least + count)];
-  for (let i = 0; i < values.length; i++) {
-    const value = values[i] as number | bigint;
-    // Accept true and false as numbers.
-    const number = Number(value);
-    const isHeld =
-      typeof value === 'bigint'
-        ? value >= least && value < least + count
-        : Number.isInteger(number) && number >= low && number < end;
-    if (!isHeld) throw rangeError(`${path}[${i}]`, ofType(type), value);
-  }
-}
+/** The arrays of the runtime for other types than float16. */
+const numberArrays: Readonly<Record<string, { from(values: readonly number[]): ArrayLike<number> }>> = {
+  float32: Float32Array,
+  float64: Float64Array,
+  int32: Int32Array,
+  uint32: Uint32Array,
+  int16: Int16Array,
+  uint16: Uint16Array,
+  int8: Int8Array,
+  uint8: Uint8Array,
+  bool: Uint8Array,
+};
 
-/** Converts numbers to the runtime's array for a type. */
+/** Converts numbers to the runtime's array for a type. @throws RangeError naming an integer that the type does not hold */
 function typed(type: string, values: ArrayLike<number | bigint>, path: string): ArrayLike<number | bigint> {
-  checkIntegers(type, values, path);
-  const numbers = (): Iterable<number> & ArrayLike<number> => Array.from(values, Number);
-  const bigs = (): bigint[] => Array.from(values, (value) => BigInt(value));
-  switch (type) {
-    case 'float32':
-      return values instanceof Float32Array ? values : Float32Array.from(numbers());
-    case 'float64':
-      return Float64Array.from(numbers());
-    case 'float16':
-      return Uint16Array.from(numbers(), toHalf);
-    case 'int64':
-      return values instanceof BigInt64Array ? values : BigInt64Array.from(bigs());
-    case 'uint64':
-      return BigUint64Array.from(bigs());
-    case 'int32':
-      return Int32Array.from(numbers());
-    case 'uint32':
-      return Uint32Array.from(numbers());
-    case 'int16':
-      return Int16Array.from(numbers());
-    case 'uint16':
-      return Uint16Array.from(numbers());
-    case 'int8':
-      return Int8Array.from(numbers());
-    case 'uint8':
-    case 'bool':
-      return Uint8Array.from(numbers());
-    default:
-      throw rangeError(path, oneOf(['float16', 'float32', 'float64', ...Object.keys(integerRanges)]), type);
+  const range = Object.hasOwn(integerRanges, type) ? integerRanges[type] : undefined;
+  if (range !== undefined) {
+    const [least, count] = range;
+    const [low, end] = [Number(least), Number(least + count)];
+    for (let i = 0; i < values.length; i++) {
+      const value = values[i] as number | bigint;
+      // Accept true and false as numbers.
+      const number = Number(value);
+      const isHeld =
+        typeof value === 'bigint'
+          ? value >= least && value < least + count
+          : Number.isInteger(number) && number >= low && number < end;
+      if (!isHeld) throw rangeError(`${path}[${i}]`, ofType(type), value);
+    }
   }
+  if (type === 'float32' && values instanceof Float32Array) return values;
+  if (type === 'int64' && values instanceof BigInt64Array) return values;
+  if (type === 'int64') return BigInt64Array.from(Array.from(values, (value) => BigInt(value)));
+  if (type === 'uint64') return BigUint64Array.from(Array.from(values, (value) => BigInt(value)));
+  const numbers = () => Array.from(values, Number);
+  if (type === 'float16') return Uint16Array.from(numbers(), toHalf);
+  const array = Object.hasOwn(numberArrays, type) ? numberArrays[type] : undefined;
+  if (array !== undefined) return array.from(numbers());
+  throw rangeError(path, oneOf(['float16', 'float32', 'float64', ...Object.keys(integerRanges)]), type);
 }
 
 /** Names of float types in the runtime. */
@@ -286,11 +210,6 @@ interface GivenInputs {
   readonly isStrict: boolean;
 }
 
-/** True for inputs that follow from their shape: masks, positions, types of tokens, flags, and empty ones. */
-function isKnownWithout({ name, type }: InputMetadata, count: number): boolean {
-  return count === 0 || type === 'bool' || /mask|type|position/i.test(name);
-}
-
 /** Most values of all inputs that are made up. */
 const mostMade = 2 ** 26;
 
@@ -316,9 +235,25 @@ export function feedsFrom(
     const { name, type, isTensor } = input;
     if (!isTensor) throw rangeError(path(name), ofType('tensor'), type);
     const array = arrays.get(name);
-    const shape = array?.shape ?? shapeOf(input, sizes, channels.get(name), guessed);
+    const makeShape = () =>
+      input.shape.map((dimension, at) => {
+        // Dimensions without size and name are -1, which onnxruntime-web reports as 2^32 - 1.
+        if (typeof dimension === 'number' && dimension >= 0 && dimension < 2 ** 31) return dimension;
+        const [label, place] = [typeof dimension === 'string' ? dimension : '', `${name}.${at}`];
+        const isNamed = /\w/.test(label);
+        // A convolution determines the second dimension. Dimensions of one name have one size.
+        const channel = at === 1 && !sizes.has(label) ? channels.get(name) : undefined;
+        const known = sizes.get(place) ?? channel ?? sizes.get(label);
+        const size = known ?? guessedSize(label, { input: name, at, rank: input.shape.length }, sizes);
+        if (known === undefined) guessed.set(isNamed ? label : place, size);
+        if (isNamed) sizes.set(label, size);
+        return size;
+      });
+    const shape = array?.shape ?? makeShape();
     const count = shape.reduce((product, size) => product * size, 1);
-    if (array === undefined && isStrict && !isKnownWithout(input, count)) {
+    // Masks, positions, types of tokens, flags and empty inputs follow from their shape.
+    const isKnown = count === 0 || type === 'bool' || /mask|type|position/i.test(name);
+    if (array === undefined && isStrict && !isKnown) {
       throw rangeError(path(name), { kind: 'required' }, undefined);
     }
     // A file may state shapes of any size.
@@ -345,16 +280,78 @@ export function inTypesOf({ proto: { graph } }: OnnxModel, feeds: BackendJob['fe
   return changed.length === 0 ? feeds : { ...feeds, ...Object.fromEntries(changed) };
 }
 
+/** Path of an input of a sample or of an option, for errors. */
+export const inputPath = (sample: string, input: string) => `${sample}[${quoted(input)}]`;
+
 /** Makes the inputs of a model from options. @throws RangeError for invalid inputs; ScalepointError for files */
 export async function feedsOf(
-  runtime: TypedRuntime,
-  metadata: readonly InputMetadata[],
+  { runtime, session }: { readonly runtime: TypedRuntime; readonly session: Pick<Session, 'inputMetadata'> },
   known: Known,
-  { inputs, dimensions = {}, seed = 1 }: InputOptions,
+  { inputs = {}, dimensions = {}, seed = 1 }: InputOptions,
   readOptionFile: ReadOptionFile,
 ): Promise<Feeds> {
-  const names = metadata.map(({ name }) => name);
-  const arrays =
-    inputs === undefined ? new Map<string, InputArray>() : await givenArrays(inputs, names, readOptionFile);
-  return feedsFrom(runtime, metadata, known, { arrays, pathOf, dimensions, seed, isStrict: false });
+  const names = session.inputMetadata.map(({ name }) => name);
+  const pathOf = (name: string) => inputPath('run.inputs', name);
+  const arrays = new Map<string, InputArray>();
+  const checkName = (name: string) => {
+    if (!names.includes(name)) throw rangeError('run.inputs', oneOf(names), name);
+    return name;
+  };
+  /** Adds the arrays of a file. @param alone the input that it is for; undefined for all */
+  const addFile = async (file: FileInput, alone: string | undefined) => {
+    const nameFor = (key: string) => {
+      const name = alone ?? (key !== '' ? key : names.length === 1 ? names[0] : undefined);
+      if (name === undefined) throw rangeError('run.inputs', { kind: 'object', keys: names }, file);
+      return checkName(name);
+    };
+    const check = (keys: readonly string[]) => {
+      if (alone !== undefined && keys.length !== 1) throw rangeError(pathOf(alone), exactly(1, 'array'), keys.length);
+      for (const key of keys) nameFor(key);
+    };
+    const option = alone === undefined ? 'run.inputs' : pathOf(alone);
+    for (const [key, array] of await readOptionFile(option, file, (source) => readNumpyArrays(source, check))) {
+      const name = nameFor(key);
+      arrays.set(name, { data: numpyNumbers(array, pathOf(name)), shape: array.shape });
+    }
+  };
+  if (isPlainObject(inputs)) {
+    for (const [name, value] of Object.entries(inputs)) {
+      checkName(name);
+      if (isInputArray(value)) arrays.set(name, value);
+      else await addFile(value as FileInput, name);
+    }
+  } else await addFile(inputs, undefined);
+  return feedsFrom(runtime, session.inputMetadata, known, { arrays, pathOf, dimensions, seed, isStrict: false });
+}
+
+/** A model in a session. */
+export interface OpenSession {
+  readonly runtime: TypedRuntime;
+  readonly session: Session;
+  readonly known: Known;
+  /** Sizes of dimensions that samples leave open, by name or as `input.axis`. */
+  readonly dimensions: Readonly<Record<string, number>>;
+}
+
+/** A sample, and its path for errors. */
+export interface NamedSample {
+  readonly path: string;
+  readonly inputs: ReadonlyMap<string, InputArray>;
+}
+
+/**
+ * Runs a model on a sample.
+ * @param label names the model in errors
+ * @param names of the outputs to take. @defaultValue all
+ * @throws RangeError for invalid inputs, or ones that lack; ScalepointError `RUNTIME`
+ */
+export async function runSample(
+  { runtime, session, known, dimensions }: OpenSession,
+  { path, inputs: arrays }: NamedSample,
+  label: string,
+  names?: readonly string[],
+) {
+  const given = { arrays, pathOf: (name: string) => inputPath(path, name), dimensions, seed: 1, isStrict: true };
+  const feeds = feedsFrom(runtime, session.inputMetadata, known, given).values;
+  return { feeds, outputs: await runSession(session, feeds, label, names && { names }) };
 }

@@ -1,6 +1,5 @@
 /** Judges results by their outputs: runs the original once, and each result on the backends. */
-import { rangeError, ScalepointError } from '../../../core/errors.js';
-import { quoted } from '../../files/bytes.js';
+import { ScalepointError } from '../../../core/errors.js';
 import type { JudgeContext } from '../../format.js';
 import type {
   BackendJob,
@@ -13,14 +12,13 @@ import type {
 } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
 import { targetNamed } from '../targets.js';
-import { backendIn, hasFloat16 } from './backends.js';
-import { listening } from './execute.js';
-import { measureRanges, overflowsIn, overflowText, tooLarge } from './float-ranges.js';
-import { feedsOf, inTypesOf } from './inputs.js';
-import { ComparedSamples, outputsOf, sampleFeeds } from './on-samples.js';
+import { backendIn, listening } from './execute.js';
+import { hasFloat16, measureRanges, overflowsIn, overflowText, tooLarge } from './float-ranges.js';
+import { feedsOf, inTypesOf, runSample } from './inputs.js';
 import { runnableOf } from './runnable.js';
-import { loadRuntime, type RuntimeTensor, withSession } from './runtime.js';
-import { openInputs, samplesOf } from './samples.js';
+import { loadRuntime, plainValues, type RuntimeTensor, runSession, type TypedRuntime, withSession } from './runtime.js';
+import { samplesOf } from './samples.js';
+import { ComparedSamples } from './values.js';
 
 type Feeds = BackendJob['feeds'];
 
@@ -30,47 +28,38 @@ interface Expected {
   readonly outputs: ReadonlyMap<string, RunTensor>;
 }
 
-/** A value as plain data, which outlives its session. */
-const plain = ({ type, dims, data }: RuntimeTensor): RunTensor => ({ type, dims: [...dims], data });
-const plainFeeds = (values: Readonly<Record<string, RuntimeTensor>>): Feeds =>
-  Object.fromEntries(Object.entries(values).map(([name, value]) => [name, plain(value)]));
-
 /** Runs the original on wasm. */
-async function expectedOf(
+async function expectedOutputs(
   original: OnnxModel,
+  runtime: TypedRuntime,
   options: OutputRunOptions,
   { readOptionFile, open, signal }: JudgeContext,
 ): Promise<Expected[]> {
   const { samples, dimensions = {}, backends } = options;
-  const runtime = await loadRuntime(options.runtime);
-  const runnable = await runnableOf(original);
+  const known = await runnableOf(original);
   signal?.throwIfAborted();
+  const expected: Expected[] = [];
+  const keep = (feeds: Readonly<Record<string, RuntimeTensor>>, outputs: ReadonlyMap<string, RuntimeTensor>) => {
+    const values = new Map(Object.entries(plainValues(outputs)));
+    expected.push({ feeds: plainValues(Object.entries(feeds)), outputs: values });
+    signal?.throwIfAborted();
+  };
+  const label = 'the original';
   const run = () =>
-    withSession(runtime, runnable, 'the original', 'all', async (session) => {
-      const expected: Expected[] = [];
-      const add = async (values: Record<string, RuntimeTensor>, label: string) => {
-        const outputs = await outputsOf(session, values, label);
-        expected.push({
-          feeds: plainFeeds(values),
-          outputs: new Map([...outputs].map(([name, value]) => [name, plain(value)])),
-        });
-        signal?.throwIfAborted();
-      };
+    withSession(runtime, known, { label }, async (session) => {
       if (samples === undefined) {
-        const { values } = await feedsOf(runtime, session.inputMetadata, runnable, options, readOptionFile);
-        await add(values, 'the original');
-        return expected;
+        const { values } = await feedsOf({ runtime, session }, known, options, readOptionFile);
+        keep(values, await runSession(session, values, label));
+        return;
       }
-      const inputs = openInputs(original);
-      const opened = { runtime, session, known: runnable, dimensions };
-      for await (const { path, inputs: arrays } of samplesOf('run.samples', samples, inputs, open, signal).read()) {
-        const feeds = sampleFeeds(opened, arrays, (name) => `${path}[${quoted(name)}]`);
-        await add(feeds, `the original on ${path}`);
+      for await (const sample of samplesOf('run.samples', samples, original, { open, signal }).read()) {
+        const opened = { runtime, session, known, dimensions };
+        const { feeds, outputs } = await runSample(opened, sample, `${label} on ${sample.path}`);
+        keep(feeds, outputs);
       }
-      if (expected.length === 0) throw rangeError('run.samples', { kind: 'number', min: 1, unit: 'samples' }, 0);
-      return expected;
     });
-  return backends?.includes('webgpu') ? listening(runtime, run) : run();
+  await (backends?.includes('webgpu') ? listening(runtime, run) : run());
+  return expected;
 }
 
 const failedAs = (backend: BackendName, output: string, failure: string): JudgedOutput => {
@@ -124,8 +113,8 @@ export async function judgeOf(
   context: JudgeContext,
 ): Promise<OutputJudge<OnnxModel>> {
   const { signal } = context;
-  const expected = await expectedOf(original, options, context);
   const runtime = await loadRuntime(options.runtime);
+  const expected = await expectedOutputs(original, runtime, options, context);
   const { backends = ['wasm'] } = options;
   const runnable = await runnableOf(original);
   let measured: Awaited<ReturnType<typeof measureRanges>> | undefined;
@@ -134,7 +123,7 @@ export async function judgeOf(
     measured ??= await measureRanges(runtime, original, runnable, samples);
     return measured;
   };
-  const places = backends.map((one) => (typeof one === 'string' ? backendIn(runtime, one) : one));
+  const places = backends.map((one) => backendIn(runtime, one));
   return {
     async judge(made, only) {
       const judged: JudgedOutput[] = [];

@@ -14,23 +14,13 @@ const arrays = {
   BigUint64Array,
 } as const;
 type ArrayName = keyof typeof arrays;
+const isArrayName = (name: unknown): name is ArrayName => typeof name === 'string' && Object.hasOwn(arrays, name);
 
 /** An array in the JSON: its type, and its place behind the JSON. */
 interface Placed {
   readonly array: ArrayName;
   readonly at: number;
   readonly length: number;
-}
-
-const isPlaced = (value: unknown): value is Placed =>
-  typeof value === 'object' && value !== null && 'array' in value && 'at' in value && 'length' in value;
-
-/** The name of a typed array. float16 is sent as the words of its bits. */
-function nameOf(value: object): ArrayName | undefined {
-  const { name } = value.constructor;
-  if (name === 'Float16Array') return 'Uint16Array';
-  if (name === 'Buffer') return 'Uint8Array';
-  return Object.hasOwn(arrays, name) ? (name as ArrayName) : undefined;
 }
 
 export function encodeMessage(message: object): Uint8Array<ArrayBuffer> {
@@ -40,8 +30,10 @@ export function encodeMessage(message: object): Uint8Array<ArrayBuffer> {
     // Buffers of Node are shown as lists.
     const value = this[key];
     if (!ArrayBuffer.isView(value)) return shown;
-    const array = nameOf(value);
-    if (array === undefined) return shown;
+    // float16 is sent as the words of its bits.
+    const { name } = value.constructor;
+    const array = name === 'Float16Array' ? 'Uint16Array' : name === 'Buffer' ? 'Uint8Array' : name;
+    if (!isArrayName(array)) return shown;
     const { buffer, byteOffset, byteLength } = value;
     const placed: Placed = { array, at: size, length: byteLength / arrays[array].BYTES_PER_ELEMENT };
     parts.push(new Uint8Array(buffer as ArrayBuffer, byteOffset, byteLength));
@@ -65,11 +57,12 @@ export function decodeMessage(bytes: Uint8Array): unknown {
   const length = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0);
   const begin = 4 + length;
   return JSON.parse(new TextDecoder().decode(bytes.subarray(4, begin)), (_, value: unknown) => {
-    if (!isPlaced(value) || !Object.hasOwn(arrays, value.array)) return value;
-    const kind = arrays[value.array];
-    const from = begin + value.at;
+    const { array, at, length: elements } = (value ?? {}) as Partial<Placed>;
+    if (!isArrayName(array) || at === undefined || elements === undefined) return value;
+    const kind = arrays[array];
+    const from = begin + at;
     // Slices of Node's buffers share memory.
-    const copy = new Uint8Array(value.length * kind.BYTES_PER_ELEMENT);
+    const copy = new Uint8Array(elements * kind.BYTES_PER_ELEMENT);
     copy.set(bytes.subarray(from, from + copy.length));
     return new kind(copy.buffer);
   });

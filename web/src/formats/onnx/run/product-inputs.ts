@@ -1,6 +1,6 @@
 /** Finds the activations that weights are multiplied with, and how their columns lie in them. */
 import type { UnreachedReason, UnreachedWeight } from '../../run.js';
-import type { OnnxModel, Weight } from '../file/model.js';
+import type { OnnxModel } from '../file/model.js';
 import { contrib, intOf, type OnnxGraph, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
 import type { Graphs, NodeInGraph, ReadingNode, Value } from '../graph/graph.js';
 import { swaps, typeRead } from '../graph/products.js';
@@ -55,8 +55,8 @@ type Columns = Pick<ProductInputs, 'place' | 'columns'> & { readonly input: numb
 const isOp = ({ opType, domain }: OnnxNode, ...names: readonly string[]) =>
   names.includes(domain === contrib ? `${contrib}.${opType}` : domain === '' ? opType : '');
 
-/** Size of a dimension of a matrix that is read as its transpose or not; 0 for a negative index counts from the end. */
-const sizeAt = (shape: readonly number[], at: number) => shape.at(at) ?? 0;
+/** Size of a dimension. Negative indices count from the end. */
+const dimensionAt = (shape: readonly number[], at: number) => shape.at(at) ?? 0;
 
 /** The columns that a weight is multiplied with in a reader; a kind of a reason if they are not known. */
 function columnsIn(reader: ReadingNode, shape: readonly number[]): Columns | UnreachedReason['kind'] {
@@ -67,29 +67,29 @@ function columnsIn(reader: ReadingNode, shape: readonly number[]): Columns | Unr
   if (swapped === undefined) return 'moved';
   if (isOp(node, 'Conv', `${contrib}.FusedConv`) && input === 1 && !swapped) {
     const matrices = intOf(node, 'group', 1);
-    return { input: 0, place: 'channels', columns: sizeAt(shape, 1) * matrices, matrices };
+    return { input: 0, place: 'channels', columns: dimensionAt(shape, 1) * matrices, matrices };
   }
   if (isOp(node, 'LSTM', 'GRU', 'RNN') && input === 1 && !swapped) {
-    return { input: 0, place: 'last', columns: sizeAt(shape, -1) };
+    return { input: 0, place: 'last', columns: dimensionAt(shape, -1) };
   }
   if (isOp(node, `${contrib}.Attention`) && input === 1) {
-    return { input: 0, place: 'last', columns: sizeAt(shape, swapped ? -1 : -2) };
+    return { input: 0, place: 'last', columns: dimensionAt(shape, swapped ? -1 : -2) };
   }
   const turns = (name: string) => intOf(node, name, 0) !== 0;
   if (isOp(node, 'Gemm', `${contrib}.FusedGemm`) && input < 2) {
     // Gemm: rows of A' times columns of B'.
     const isTurned = turns(input === 1 ? 'transB' : 'transA') !== swapped;
-    const columns = sizeAt(shape, (input === 1) === isTurned ? -1 : -2);
+    const columns = dimensionAt(shape, (input === 1) === isTurned ? -1 : -2);
     const isOtherTurned = turns(input === 1 ? 'transA' : 'transB');
     return { input: 1 - input, place: (input === 1) === isOtherTurned ? 'first' : 'last', columns };
   }
   if (isOp(node, 'MatMul') && input < 2) {
-    const columns = sizeAt(shape, (input === 1) === swapped ? -1 : -2);
+    const columns = dimensionAt(shape, (input === 1) === swapped ? -1 : -2);
     return { input: 1 - input, place: input === 1 ? 'last' : 'lastButOne', columns };
   }
   if (isOp(node, `${contrib}.FusedMatMul`) && input === 1) {
     if (turns('transA') || turns('transBatchA') || turns('transBatchB')) return 'operator';
-    return { input: 0, place: 'last', columns: sizeAt(shape, turns('transB') !== swapped ? -1 : -2) };
+    return { input: 0, place: 'last', columns: dimensionAt(shape, turns('transB') !== swapped ? -1 : -2) };
   }
   return 'operator';
 }
@@ -119,36 +119,6 @@ function isOpenGraph(graphs: Graphs, parents: Parents, graph: OnnxGraph): boolea
   return isKnown && isOpenGraph(graphs, parents, parent.graph);
 }
 
-/** Finds the inputs of the products that read a weight. */
-function inputsOf(
-  graphs: Graphs,
-  parents: Parents,
-  weight: Weight,
-  readers: readonly ReadingNode[],
-): { readonly inputs: readonly ProductInputs[]; readonly reason: UnreachedReason | undefined } {
-  const inputs: ProductInputs[] = [];
-  let reason: UnreachedReason | undefined;
-  for (const reader of readers) {
-    const { node, graph } = reader;
-    const skip = (kind: UnreachedReason['kind']) => {
-      if (reason === undefined || reason.kind === 'lookup') reason = reasonFor(kind, node.opType);
-    };
-    const found = columnsIn(reader, weight.source.shape);
-    if (isCalled(reader) || graphs.scopeOf(graph) !== graphs.main) skip('inFunction');
-    else if (typeof found === 'string') skip(found);
-    else {
-      const value = graphs.valueAt(graph, node.inputs[found.input] ?? '');
-      if (value === undefined || value.weight !== undefined || found.columns === 0) skip('operator');
-      else if (!isOpenGraph(graphs, parents, value.graph)) skip('inSubgraph');
-      else {
-        const isCast = typeRead(reader, weight.source.dtype) !== onnxTypeNumber('F32');
-        inputs.push({ matrices: 1, ...found, value, isCast });
-      }
-    }
-  }
-  return { inputs, reason };
-}
-
 /** Types of weights that have columns. */
 const floats: readonly string[] = ['F32', 'F16', 'BF16', 'F64'];
 
@@ -164,7 +134,24 @@ export function findInputs(model: OnnxModel, graphs: Graphs): FoundInputs {
     if (!floats.includes(dtype) || shape.length < 2) continue;
     const { channels, readers } = readingOf(graphs, weight);
     if (channels === undefined) continue;
-    const { inputs, reason } = inputsOf(graphs, parents, weight, readers);
+    // Find the inputs of the products that read it.
+    const inputs: ProductInputs[] = [];
+    let reason: UnreachedReason | undefined;
+    for (const reader of readers) {
+      const { node, graph } = reader;
+      const skip = (kind: UnreachedReason['kind']) => {
+        if (reason === undefined || reason.kind === 'lookup') reason = reasonFor(kind, node.opType);
+      };
+      const found = columnsIn(reader, shape);
+      if (isCalled(reader) || graphs.scopeOf(graph) !== graphs.main) skip('inFunction');
+      else if (typeof found === 'string') skip(found);
+      else {
+        const value = graphs.valueAt(graph, node.inputs[found.input] ?? '');
+        if (value === undefined || value.weight !== undefined || found.columns === 0) skip('operator');
+        else if (!isOpenGraph(graphs, parents, value.graph)) skip('inSubgraph');
+        else inputs.push({ matrices: 1, ...found, value, isCast: typeRead(reader, dtype) !== onnxTypeNumber('F32') });
+      }
+    }
     const [first] = inputs;
     const isAlike = inputs.every(({ columns, matrices }) => columns === first?.columns && matrices === first.matrices);
     if (first === undefined || !isAlike) {

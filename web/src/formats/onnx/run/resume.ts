@@ -1,20 +1,20 @@
-/** Runs over samples that go on behind the last sample of an interrupted run, with the same sums. */
+/** Sums over samples that go on behind the last sample of an interrupted run. */
 import { sha256Of } from '../../files/sha256.js';
-import type { CollectResume, InputArray, SumsState } from '../../run.js';
-import type { NamedSample } from './samples.js';
+import type { CollectRunsOptions } from '../../run.js';
+import type { NamedSample } from './inputs.js';
+import type { ValueRanges } from './sums-graph.js';
 
 /** Sums of a run, as far as a state holds them. */
-interface KeptSums {
+export interface KeptSums {
   readonly columns: number;
   rows: number;
   heldBackRows: number;
   readonly squares: Float64Array<ArrayBuffer>;
+  /** Upper triangle of the sums of products, row by row; undefined if they are not wanted in this pass. */
   moments: Float64Array<ArrayBuffer> | undefined;
+  /** Upper triangle of the sums of products of held-back samples. */
   heldBack: Float64Array<ArrayBuffer> | undefined;
 }
-
-/** Ranges of values by name. */
-type Ranges = Map<string, readonly [least: number, largest: number]>;
 
 /** Plain data about a state. */
 interface About {
@@ -30,50 +30,26 @@ interface About {
   readonly first: string;
 }
 
+/** What an interrupted run left. */
+interface FoundSums extends About {
+  readonly squares: readonly Float64Array<ArrayBuffer>[];
+  readonly ranges: ValueRanges;
+  /** Moments of its pass, then those of held-back samples. */
+  readonly moments: readonly Float64Array<ArrayBuffer>[];
+}
+
 /** Time between two states, as a multiple of the time that saving one takes. */
 const mostSaving = 20;
 
-/** The elements of an array as bytes. */
-function bytesOf({ data }: InputArray): Uint8Array<ArrayBuffer> {
-  if (ArrayBuffer.isView(data)) return new Uint8Array(data.buffer, data.byteOffset, data.byteLength).slice();
-  return new TextEncoder().encode(Array.from(data, String).join());
-}
-
-/** The digest of a sample behind others. */
-async function digestAfter(before: string, { inputs }: NamedSample): Promise<string> {
-  const all: unknown[] = [before];
-  for (const [name, array] of inputs) all.push([name, array.shape, await sha256Of(bytesOf(array))]);
-  return sha256Of(new TextEncoder().encode(JSON.stringify(all)));
-}
-
-/** The upper triangle of a square, by its number of columns. */
-const triangle = (columns: number): Float64Array<ArrayBuffer> => new Float64Array((columns * (columns + 1)) / 2);
-
-const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
-
-/** The plain data of a state; undefined if no run has written them. */
-function aboutOf({ about }: SumsState, sums: number): About | undefined {
-  const { pass, done, count, rows, heldBackRows, digest, first } = (about ?? {}) as Partial<About>;
-  const areRows = (list: unknown): list is number[] =>
-    Array.isArray(list) && list.length === sums && list.every(isCount);
-  const areCounts = [pass, done, count].every(isCount) && areRows(rows) && areRows(heldBackRows);
-  const areTexts = typeof digest === 'string' && typeof first === 'string';
-  const fits = areCounts && areTexts && heldBackRows.every((held, i) => held <= (rows[i] as number));
-  return fits ? (about as About) : undefined;
-}
-
 /** A run with or without states in files. Passes and samples come in order. */
 export class SampleRun {
-  readonly #resume: CollectResume | undefined;
-  readonly #all: readonly KeptSums[];
+  readonly #resume: CollectRunsOptions['resume'];
+  /** Names of values whose ranges are found. */
   readonly #ranged: readonly string[];
-  readonly #ranges: Ranges;
   /** True if samples are held back from moments. */
   readonly #holdsBack: boolean;
   /** Where the interrupted run was. */
-  readonly #begin: About | undefined;
-  /** Moments of its pass, then those of held-back samples. */
-  readonly #found: readonly Float64Array<ArrayBuffer>[] = [];
+  readonly found: FoundSums | undefined;
   /** Sums with moments in the current pass. */
   #summed: readonly KeptSums[] = [];
   #pass = 0;
@@ -83,64 +59,49 @@ export class SampleRun {
   /** Time before which no state is kept. */
   #nextAt = 0;
 
-  /**
-   * @param passes number of all
-   * @param ranged names of values whose ranges are found
-   * @param ranges filled with those of the interrupted run
-   * @param holdsBack true if samples are held back from moments
-   */
+  /** @param columns of each of the sums */
   constructor(
-    resume: CollectResume | undefined,
-    passes: number,
-    all: readonly KeptSums[],
-    ranged: readonly string[],
-    ranges: Ranges,
-    holdsBack: boolean,
+    resume: CollectRunsOptions['resume'],
+    columns: readonly number[],
+    { passes, ranged, holdsBack }: { passes: number; ranged: readonly string[]; holdsBack: boolean },
   ) {
     this.#resume = resume;
-    this.#all = all;
     this.#ranged = ranged;
-    this.#ranges = ranges;
     this.#holdsBack = holdsBack;
-    const found = resume?.found;
-    if (resume === undefined || found === undefined) return;
-    // Check the sizes, and take the sums over.
-    const about = aboutOf(found, all.length);
-    const { arrays } = found;
-    const limits = arrays[all.length];
+    const state = resume?.take();
+    if (resume === undefined || state === undefined) return;
+    // Check what the state says, and its sizes.
+    const about = (state.about ?? {}) as Partial<About>;
+    const { pass, done, count, rows, heldBackRows, digest, first } = about;
+    const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0;
+    const areCounts = (list: unknown): list is number[] =>
+      Array.isArray(list) && list.length === columns.length && list.every(isCount);
+    const arrays = state.arrays.filter((array) => array instanceof Float64Array);
+    const [squares, limits] = [arrays.slice(0, columns.length), arrays[columns.length]];
     const fits =
-      about !== undefined &&
-      about.pass < passes &&
-      all.every(({ squares }, i) => squares.length === arrays[i]?.length) &&
-      arrays.every((array) => array instanceof Float64Array) &&
+      isCount(pass) &&
+      pass < passes &&
+      [done, count].every(isCount) &&
+      areCounts(rows) &&
+      areCounts(heldBackRows) &&
+      heldBackRows.every((held, i) => held <= (rows[i] as number)) &&
+      typeof digest === 'string' &&
+      typeof first === 'string' &&
+      arrays.length === state.arrays.length &&
+      columns.every((size, i) => size === squares[i]?.length) &&
       (limits?.length === 0 || limits?.length === 2 * ranged.length);
-    if (!fits || limits === undefined) throw resume.refused('state');
-    for (const [i, sums] of all.entries()) {
-      sums.rows = about.rows[i] as number;
-      sums.heldBackRows = about.heldBackRows[i] as number;
-      sums.squares.set(arrays[i] as Float64Array);
-    }
+    if (!fits || limits === undefined) throw resume.damaged();
+    const ranges: ValueRanges = new Map();
     for (let i = 0; 2 * i < limits.length; i++) {
       ranges.set(ranged[i] as string, [limits[2 * i] as number, limits[2 * i + 1] as number]);
     }
-    this.#begin = about;
-    this.#first = about.first;
-    this.#found = arrays.slice(all.length + 1);
-  }
-
-  /** Index of the first pass to run. */
-  get pass(): number {
-    return this.#begin?.pass ?? 0;
-  }
-
-  /** Samples of each pass; 0 if they are not known yet. */
-  get count(): number {
-    return this.#begin?.count ?? 0;
+    this.#first = first;
+    this.found = { ...(about as About), squares, ranges, moments: arrays.slice(columns.length + 1) };
   }
 
   /** Samples to leave out in the current pass. */
   get #left(): number {
-    return this.#begin !== undefined && this.#pass === this.#begin.pass ? this.#begin.done : 0;
+    return this.#pass === this.found?.pass ? this.found.done : 0;
   }
 
   /** Begins a pass, with the moments that it had. @param summed the sums with moments */
@@ -148,67 +109,75 @@ export class SampleRun {
     this.#pass = pass;
     this.#summed = summed;
     this.#digest = '';
-    const goesOn = this.#left > 0;
-    const arrays = (this.#holdsBack ? 2 : 1) * summed.length;
-    if (goesOn && this.#found.length !== arrays) throw this.#resume?.refused('state');
-    // Take the sums of an index over, or begin new ones.
-    const sumsAt = (index: number, columns: number) => {
-      if (!goesOn) return triangle(columns);
-      const found = this.#found[index] as Float64Array<ArrayBuffer>;
-      if (found.length !== (columns * (columns + 1)) / 2) throw this.#resume?.refused('state');
-      return found;
+    const found = this.#left > 0 ? this.found?.moments : undefined;
+    if (found !== undefined && found.length !== (this.#holdsBack ? 2 : 1) * summed.length)
+      throw this.#resume?.damaged();
+    // Take upper triangles over, or begin new ones.
+    const triangleAt = (index: number, columns: number) => {
+      const entries = (columns * (columns + 1)) / 2;
+      const triangle = found?.[index] ?? new Float64Array(entries);
+      if (triangle.length !== entries) throw this.#resume?.damaged();
+      return triangle;
     };
     for (const [i, sums] of summed.entries()) {
-      sums.moments = sumsAt(i, sums.columns);
-      if (this.#holdsBack) sums.heldBack = sumsAt(summed.length + i, sums.columns);
+      sums.moments = triangleAt(i, sums.columns);
+      if (this.#holdsBack) sums.heldBack = triangleAt(summed.length + i, sums.columns);
     }
   }
 
   /** True for a sample that the interrupted run has passed. @throws the error for samples that changed */
-  async skips(sample: NamedSample, index: number): Promise<boolean> {
+  async skips({ inputs }: NamedSample, index: number): Promise<boolean> {
     if (this.#resume === undefined) return false;
-    this.#digest = await digestAfter(this.#digest, sample);
-    if (index + 1 === this.#left && this.#digest !== this.#begin?.digest) throw this.#resume.refused('samples');
+    // The digest of the samples so far is that of the one before, and of this sample.
+    const all: unknown[] = [this.#digest];
+    for (const [name, { data, shape }] of inputs) {
+      const bytes = ArrayBuffer.isView(data)
+        ? new Uint8Array(data.buffer, data.byteOffset, data.byteLength).slice()
+        : new TextEncoder().encode(Array.from(data, String).join());
+      all.push([name, shape, await sha256Of(bytes)]);
+    }
+    this.#digest = await sha256Of(new TextEncoder().encode(JSON.stringify(all)));
+    if (index + 1 === this.#left && this.#digest !== this.found?.digest) throw this.#resume.changed(['the data']);
     return index < this.#left;
   }
 
   /** Keeps the state behind a sample, unless one was kept just before. */
-  async passed(done: number, count: number): Promise<void> {
-    if (performance.now() >= this.#nextAt) await this.#save(this.#pass, done, count);
+  async passed(progress: Pick<About, 'done' | 'count'>, all: readonly KeptSums[], ranges: ValueRanges): Promise<void> {
+    if (performance.now() >= this.#nextAt) await this.#save({ pass: this.#pass, ...progress }, all, ranges);
   }
 
   /** Ends a pass. @throws the error for samples that changed */
-  end(done: number): void {
+  end(count: number): void {
     if (this.#resume === undefined) return;
     if (this.#first === '') this.#first = this.#digest;
-    if (done < this.#left || this.#first !== this.#digest) throw this.#resume.refused('samples');
+    if (count < this.#left || this.#first !== this.#digest) throw this.#resume.changed(['the data']);
   }
 
   /** Keeps the state in front of the next pass. */
-  async finished(count: number): Promise<void> {
+  async finished(count: number, all: readonly KeptSums[], ranges: ValueRanges): Promise<void> {
     this.#summed = [];
-    await this.#save(this.#pass + 1, 0, count);
+    await this.#save({ pass: this.#pass + 1, done: 0, count }, all, ranges);
   }
 
-  async #save(pass: number, done: number, count: number): Promise<void> {
+  async #save(
+    progress: Pick<About, 'pass' | 'done' | 'count'>,
+    all: readonly KeptSums[],
+    ranges: ValueRanges,
+  ): Promise<void> {
     if (this.#resume === undefined) return;
-    const limits = this.#ranges.size === 0 ? [] : this.#ranged.flatMap((name) => this.#ranges.get(name) ?? [0, 0]);
+    const limits = ranges.size === 0 ? [] : this.#ranged.flatMap((name) => ranges.get(name) ?? [0, 0]);
     const about: About = {
-      pass,
-      done,
-      count,
-      rows: this.#all.map(({ rows }) => rows),
-      heldBackRows: this.#all.map(({ heldBackRows }) => heldBackRows),
+      ...progress,
+      rows: all.map(({ rows }) => rows),
+      heldBackRows: all.map(({ heldBackRows }) => heldBackRows),
       digest: this.#digest,
       first: this.#first,
     };
     const moments = this.#summed.flatMap((sums) => sums.moments ?? []);
     const heldBack = this.#summed.flatMap((sums) => sums.heldBack ?? []);
     const begin = performance.now();
-    await this.#resume.save({
-      about,
-      arrays: [...this.#all.map(({ squares }) => squares), Float64Array.from(limits), ...moments, ...heldBack],
-    });
+    const arrays = [...all.map(({ squares }) => squares), Float64Array.from(limits), ...moments, ...heldBack];
+    await this.#resume.save({ about, arrays });
     const end = performance.now();
     this.#nextAt = end + mostSaving * (end - begin);
   }

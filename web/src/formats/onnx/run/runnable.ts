@@ -1,9 +1,10 @@
 /** Prepares ONNX models for running. */
 import type { ByteSource } from '../../files/bytes.js';
+import { bytesPiece, piecesField, textField } from '../file/encode.js';
 import type { OnnxModel } from '../file/model.js';
-import { intOf, type OnnxGraph } from '../file/proto.js';
-import { Graphs, isMover, mostMoves, type Use } from '../graph/graph.js';
-import type { Edits } from '../write/edits.js';
+import { graphField, intOf, type OnnxGraph } from '../file/proto.js';
+import { Graphs, isMover, mostMoves } from '../graph/graph.js';
+import { Edits } from '../write/edits.js';
 import type { Known } from './inputs.js';
 import type { Loadable } from './runtime.js';
 
@@ -21,9 +22,6 @@ export interface RunnableModel extends Loadable, Known {
   /** Values that nodes of the main graph compute, in order. */
   readonly values: readonly GraphValue[];
 }
-
-/** Reads a whole file. */
-const whole = (source: ByteSource) => source.read(0, source.size);
 
 /** Index inputs by operator, each with its table input. */
 const lookups: Readonly<Record<string, readonly (readonly [indices: number, table: number])[]>> = {
@@ -52,23 +50,18 @@ function tableShape(graphs: Graphs, graph: OnnxGraph, name: string, moves = 0): 
   return tableShape(graphs, value.graph, producer.inputs[0] ?? '', moves + 1);
 }
 
-/** Rows of the table that a node indexes with an input; undefined for other nodes. */
-function rowsFor(graphs: Graphs, { node, input, graph }: Use): number | undefined {
-  const known = Object.hasOwn(lookups, node.opType) ? lookups[node.opType] : undefined;
-  const found = known?.find(([indices]) => indices === input);
-  const axis = intOf(node, node.opType === 'Gather' ? 'axis' : 'gather_axis', 0);
-  return found && tableShape(graphs, graph, node.inputs[found[1]] ?? '')?.at(axis);
-}
-
 /** Least number of rows of the tables that an input indexes; undefined for other inputs. */
 export function limitOf(graphs: Graphs, graph: OnnxGraph, name: string, seen = new Set<string>()): number | undefined {
   if (seen.has(name)) return undefined;
   seen.add(name);
   let least: number | undefined;
-  for (const use of graphs.uses(graph, name)) {
-    const { node, input, graph: inside } = use;
+  for (const { node, input, graph: inside } of graphs.uses(graph, name)) {
+    const known = Object.hasOwn(lookups, node.opType) ? lookups[node.opType] : undefined;
+    const table = known?.find(([indices]) => indices === input)?.[1];
+    const axis = intOf(node, node.opType === 'Gather' ? 'axis' : 'gather_axis', 0);
+    const rows = table === undefined ? undefined : tableShape(graphs, inside, node.inputs[table] ?? '')?.at(axis);
     const moved = isMover(node) && input === 0 ? limitOf(graphs, inside, node.outputs[0] ?? '', seen) : undefined;
-    const found = rowsFor(graphs, use) ?? moved;
+    const found = rows ?? moved;
     if (found !== undefined) least = Math.min(found, least ?? found);
   }
   return least;
@@ -105,7 +98,7 @@ export async function runnableOf(model: OnnxModel): Promise<RunnableModel> {
     if (tensor.data.kind === 'external') external.set(tensor.data.location, files[place.file ?? 0] as ByteSource);
   }
   const externalData = [];
-  for (const [path, file] of external) externalData.push({ path, data: await whole(file) });
+  for (const [path, file] of external) externalData.push({ path, data: await file.read(0, file.size) });
   const graphs = new Graphs(model);
   const outputs = new Set(proto.graph.outputs.map(({ name }) => name));
   const values = proto.graph.nodes.flatMap(({ opType, domain, inputs, outputs: given }) => {
@@ -121,7 +114,7 @@ export async function runnableOf(model: OnnxModel): Promise<RunnableModel> {
     const count = channelsIn(graphs, proto.graph, name);
     if (count !== undefined) channels.set(name, count);
   }
-  return { bytes: await whole(source), externalData, values, limits, channels };
+  return { bytes: await source.read(0, source.size), externalData, values, limits, channels };
 }
 
 /** The model with edits that add no data of tensors. */
@@ -131,40 +124,29 @@ export function editedModel(model: OnnxModel, edits: Edits, { bytes, externalDat
     if ('begin' in piece) return bytes.subarray(piece.begin, piece.end);
     throw new Error('edits for a run have no parts of tensors');
   });
-  const whole = new Uint8Array(parts.reduce((size, { length }) => size + length, 0));
+  const edited = new Uint8Array(parts.reduce((size, { length }) => size + length, 0));
   let at = 0;
   for (const part of parts) {
-    whole.set(part, at);
+    edited.set(part, at);
     at += part.length;
   }
-  return { bytes: whole, externalData };
+  return { bytes: edited, externalData };
 }
 
-/** Encodes a field of bytes: tag, length, bytes. */
-function field(number: number, bytes: readonly number[]): number[] {
-  const length: number[] = [];
-  let rest = bytes.length;
-  for (; rest > 127; rest >>>= 7) length.push((rest & 127) | 128);
-  return [(number << 3) | 2, ...length, rest, ...bytes];
+/** Begin of the last message of a graph, which may have several. */
+export const lastMessage = ({ messages }: OnnxGraph): number =>
+  (messages.at(-1) as OnnxGraph['messages'][number]).begin;
+
+/** Makes values outputs of the main graph. Their types follow from the nodes. */
+export function appendOutputs(edits: Edits, graph: OnnxGraph, names: Iterable<string>): void {
+  for (const name of names) {
+    edits.append(lastMessage(graph), piecesField(graphField.output, [bytesPiece(textField(1, name))]));
+  }
 }
 
-/** The model with more outputs, in the last message of the graph. Their types follow from the nodes. */
-export function withGraphOutputs(model: RunnableModel, names: readonly string[]): Loadable {
-  const encoder = new TextEncoder();
-  const outputs = names.map((name) => Uint8Array.from(field(12, field(1, [...encoder.encode(name)]))));
-  const size = outputs.reduce((sum, { length }) => sum + length, 0);
-  const head = field(7, []).slice(0, 1);
-  for (let rest = size; ; rest = Math.floor(rest / 128)) {
-    head.push(rest > 127 ? (rest % 128) + 128 : rest);
-    if (rest <= 127) break;
-  }
-  const bytes = new Uint8Array(model.bytes.length + head.length + size);
-  bytes.set(model.bytes);
-  bytes.set(head, model.bytes.length);
-  let at = model.bytes.length + head.length;
-  for (const output of outputs) {
-    bytes.set(output, at);
-    at += output.length;
-  }
-  return { bytes, externalData: model.externalData };
+/** The model with more outputs. */
+export function withGraphOutputs(model: OnnxModel, runnable: RunnableModel, names: readonly string[]): Loadable {
+  const edits = new Edits();
+  appendOutputs(edits, model.proto.graph, names);
+  return editedModel(model, edits, runnable);
 }

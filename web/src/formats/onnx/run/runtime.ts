@@ -2,7 +2,7 @@
 import { ScalepointError } from '../../../core/errors.js';
 import { nodeModule } from '../../../core/node.js';
 import type { Hint } from '../../../core/option-problem.js';
-import type { Runtime } from '../../run.js';
+import type { BackendJob, Runtime } from '../../run.js';
 
 /** An input or output value of a model. */
 export interface RuntimeTensor {
@@ -75,24 +75,22 @@ export interface Loadable {
   readonly externalData: readonly { readonly path: string; readonly data: Uint8Array }[];
 }
 
+/** Logs nothing: the error has the message. */
+export const quiet = { logSeverityLevel: 4 } as const;
+
 /** Opens a session, passes it to `use`, and closes it. Errors name the model. @throws ScalepointError `RUNTIME` */
 export async function withSession<T>(
   { InferenceSession }: TypedRuntime,
   { bytes, externalData }: Loadable,
-  label: string,
-  level: 'all' | 'disabled',
+  { label, level = 'all' }: { readonly label: string; readonly level?: 'all' | 'disabled' },
   use: (session: Session) => Promise<T>,
 ): Promise<T> {
   let session: Session;
   try {
-    session = await InferenceSession.create(bytes, {
-      graphOptimizationLevel: level,
-      // Log nothing: the error has the message.
-      logSeverityLevel: 4,
-      ...(externalData.length === 0 ? {} : { externalData }),
-    });
+    const files = externalData.length === 0 ? {} : { externalData };
+    session = await InferenceSession.create(bytes, { graphOptimizationLevel: level, ...quiet, ...files });
   } catch (cause) {
-    throw failed(label, 'load', cause);
+    throw runtimeError(`load ${label}`, cause);
   }
   try {
     return await use(session);
@@ -101,13 +99,46 @@ export async function withSession<T>(
   }
 }
 
-/** Wraps an error of the runtime. */
-export function failed(
+/** Words about a failed run. */
+interface RunHints {
+  readonly about?: string;
+  readonly hint?: Hint;
+}
+
+/** Runs a session. @param label names the model in errors. @throws ScalepointError `RUNTIME` */
+export async function runSession(
+  session: Session,
+  feeds: Readonly<Record<string, RuntimeTensor>>,
   label: string,
-  what: 'load' | 'run',
-  cause: unknown,
-  { about = '', hint }: { about?: string; hint?: Hint } = {},
-): ScalepointError {
-  const text = (cause instanceof Error ? cause.message : String(cause)).trim().slice(0, 500);
-  return new ScalepointError('RUNTIME', `onnxruntime-web cannot ${what} ${label}: ${text}${about}`, { cause, hint });
+  { names = session.outputNames, ...hints }: RunHints & { readonly names?: readonly string[] } = {},
+): Promise<ReadonlyMap<string, RuntimeTensor>> {
+  try {
+    const results = await session.run(feeds, names, quiet);
+    return new Map(names.flatMap((name) => (results[name] ? [[name, results[name]] as const] : [])));
+  } catch (cause) {
+    throw runtimeError(`run ${label}`, cause, hints);
+  }
+}
+
+/** Wraps an error of the runtime. @param action what it cannot do */
+export function runtimeError(action: string, cause: unknown, { about = '', hint }: RunHints = {}): ScalepointError {
+  return new ScalepointError('RUNTIME', `onnxruntime-web cannot ${action}: ${runtimeText(cause)}${about}`, {
+    cause,
+    hint,
+  });
+}
+
+/** The words of an error of the runtime. */
+export const runtimeText = (cause: unknown) =>
+  (cause instanceof Error ? cause.message : String(cause)).trim().slice(0, 500);
+
+/** Values as plain data, which outlive a session that keeps their elements, and can be sent elsewhere. */
+export function plainValues(values: Iterable<readonly [string, RuntimeTensor]>): BackendJob['feeds'] {
+  return Object.fromEntries([...values].map(([name, { type, dims, data }]) => [name, { type, dims: [...dims], data }]));
+}
+
+/** Plain values in the form of a runtime. */
+export function runtimeTensors({ Tensor }: TypedRuntime, values: BackendJob['feeds']): Record<string, RuntimeTensor> {
+  const tensors = Object.entries(values).map(([name, { type, data, dims }]) => [name, new Tensor(type, data, dims)]);
+  return Object.fromEntries(tensors);
 }

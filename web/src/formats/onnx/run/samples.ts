@@ -3,20 +3,11 @@ import { asOption, rangeError, ScalepointError, typeError } from '../../../core/
 import { exactly, ofType, oneOf } from '../../../core/option-problem.js';
 import { aMoment, waitingFor } from '../../../core/waiting.js';
 import { type ByteSource, type FileInput, quoted } from '../../files/bytes.js';
-import type { OpenInput } from '../../format.js';
-import { openNpy } from '../../npy/header.js';
-import { npyMagic } from '../../npy/signature.js';
-import type { InputArray, ModelSample, ModelSamples, SampleFiles } from '../../run.js';
+import type { CollectRunsOptions, InputArray, ModelSample, ModelSamples, SampleFiles } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
 import type { OnnxValue } from '../file/proto.js';
-import { isArray, isPlainObject, numpyNumbers } from './inputs.js';
-import { type OpenArray, openArrays } from './npz.js';
-
-/** A sample, and its path for errors. */
-export interface NamedSample {
-  readonly path: string;
-  readonly inputs: ReadonlyMap<string, InputArray>;
-}
+import { inputPath, isInputArray, isPlainObject, type NamedSample, numpyNumbers } from './inputs.js';
+import { mostBytes, type OpenArray, openArrays } from './npz.js';
 
 /** Samples that are read from the start each time. */
 export interface Samples {
@@ -26,40 +17,9 @@ export interface Samples {
 }
 
 /** Inputs of a model, as the graph declares them. */
-export type DeclaredInputs = readonly Pick<OnnxValue, 'name' | 'shape'>[];
-
-/** The inputs of a model that are not weights. Files of old versions list weights, too. */
-export function openInputs({ proto, weights }: Pick<OnnxModel, 'proto' | 'weights'>): readonly OnnxValue[] {
-  const values = new Set(weights.map(({ value }) => value));
-  return proto.graph.inputs.filter(({ name }) => !values.has(name));
-}
-
-const pathIn = (sample: string, input: string) => `${sample}[${quoted(input)}]`;
+type DeclaredInputs = readonly Pick<OnnxValue, 'name' | 'shape'>[];
 
 // ------------------------------------------------------------------------------------------------------------------------- checks
-
-/** Names of dimensions for a message. */
-const dimensionsOf = (shape: readonly (number | undefined)[]) =>
-  shape.map((size) => (size === undefined ? '?' : String(size)));
-
-/** Checks the shape of an input of a sample. @throws TypeError, RangeError naming the sample and the input */
-function checkArray(array: unknown, declared: DeclaredInputs[number], sample: string): InputArray {
-  const path = pathIn(sample, declared.name);
-  if (!isArray(array)) throw typeError(path, { kind: 'object', keys: ['data', 'shape'] }, array);
-  const { data, shape } = array;
-  const isSize = (size: unknown) => Number.isSafeInteger(size) && (size as number) >= 0;
-  if (!Array.isArray(shape) || !shape.every(isSize)) throw rangeError(`${path}.shape`, { kind: 'shape' }, shape);
-  const wanted = declared.shape;
-  const fits = (size: number | undefined, i: number) => size === undefined || size === shape[i];
-  if (wanted !== undefined && (wanted.length !== shape.length || !wanted.every(fits))) {
-    throw rangeError(`${path}.shape`, { kind: 'shape', dimensions: dimensionsOf(wanted) }, shape);
-  }
-  const count = shape.reduce((product: number, size: number) => product * size, 1);
-  if (typeof data !== 'object' || data === null || data.length !== count) {
-    throw rangeError(`${path}.data`, exactly(count, 'values'), data?.length);
-  }
-  return array;
-}
 
 /** Finds an input by its name. @throws RangeError naming the sample */
 function declaredAs(name: string, inputs: DeclaredInputs, sample: string): DeclaredInputs[number] {
@@ -68,11 +28,27 @@ function declaredAs(name: string, inputs: DeclaredInputs, sample: string): Decla
   throw rangeError(sample, oneOf(inputs.map((input) => input.name)), name);
 }
 
+/** Checks the inputs of a sample. @throws TypeError, RangeError naming the sample and the input */
 function checkedSample(sample: unknown, inputs: DeclaredInputs, path: string): NamedSample {
   if (!isPlainObject(sample)) throw typeError(path, { kind: 'object', keys: inputs.map(({ name }) => name) }, sample);
   const found = new Map<string, InputArray>();
   for (const [name, array] of Object.entries(sample)) {
-    found.set(name, checkArray(array, declaredAs(name, inputs, path), path));
+    const { shape: wanted } = declaredAs(name, inputs, path);
+    const place = inputPath(path, name);
+    if (!isInputArray(array)) throw typeError(place, { kind: 'object', keys: ['data', 'shape'] }, array);
+    const { data, shape } = array;
+    const isSize = (size: unknown) => Number.isSafeInteger(size) && (size as number) >= 0;
+    if (!Array.isArray(shape) || !shape.every(isSize)) throw rangeError(`${place}.shape`, { kind: 'shape' }, shape);
+    const fits = (size: number | undefined, i: number) => size === undefined || size === shape[i];
+    if (wanted !== undefined && (wanted.length !== shape.length || !wanted.every(fits))) {
+      const dimensions = wanted.map((size) => (size === undefined ? '?' : String(size)));
+      throw rangeError(`${place}.shape`, { kind: 'shape', dimensions }, shape);
+    }
+    const count = shape.reduce((product: number, size: number) => product * size, 1);
+    if (typeof data !== 'object' || data === null || data.length !== count) {
+      throw rangeError(`${place}.data`, exactly(count, 'values'), data?.length);
+    }
+    found.set(name, array);
   }
   return { path, inputs: found };
 }
@@ -92,9 +68,6 @@ function samplesIn(
   return shape.length === wanted.length && isSplit ? { count: first / fixed, shape: [fixed, ...others] } : undefined;
 }
 
-/** Largest arrays of a sample in bytes: a model in WebAssembly has less memory. */
-const mostBytes = 2 ** 31;
-
 /** The samples of an archive, read one at a time. Arrays that hold one sample belong to all. */
 async function* fromArchive(
   arrays: ReadonlyMap<string, OpenArray>,
@@ -110,7 +83,7 @@ async function* fromArchive(
   const [first] = split;
   const count = first?.[1].count;
   for (const [name, other] of split) {
-    if (other.count !== count) throw rangeError(pathIn(path, name), exactly(count ?? 0, 'samples'), other.count);
+    if (other.count !== count) throw rangeError(inputPath(path, name), exactly(count ?? 0, 'samples'), other.count);
   }
   if (count === 0) return;
   const sizes = new Map([...arrays].map(([name, { bytes }]) => [name, bytes / (split.get(name)?.count ?? 1)]));
@@ -120,7 +93,7 @@ async function* fromArchive(
   const read = async (name: string, { dtype, read: readBytes }: OpenArray, shape: readonly number[], i: number) => {
     const size = sizes.get(name) as number;
     const bytes = await readBytes(i * size, (i + 1) * size);
-    return { data: numpyNumbers({ dtype, shape, bytes }, pathIn(path, name)), shape };
+    return { data: numpyNumbers({ dtype, shape, bytes }, inputPath(path, name)), shape };
   };
   const common: Record<string, InputArray> = Object.create(null);
   for (const [name, array] of arrays) if (!split.has(name)) common[name] = await read(name, array, array.shape, 0);
@@ -138,31 +111,13 @@ async function* fromArchive(
 
 // --------------------------------------------------------------------------------------------------------------------------- files
 
-/** The samples of a .npy file, read one at a time. */
-async function* fromNpy(source: ByteSource, inputs: DeclaredInputs, path: string): AsyncGenerator<NamedSample> {
-  const [input, ...others] = inputs;
-  if (input === undefined || others.length > 0) {
-    throw rangeError(path, { kind: 'object', keys: inputs.map(({ name }) => name) }, source.name ?? 'a .npy file');
-  }
-  const { tensor, read } = await openNpy(source);
-  const split = samplesIn(tensor.shape, input);
-  const { count, shape } = split ?? { count: 1, shape: tensor.shape };
-  const bytes = count === 0 ? 0 : tensor.bytes / count;
-  for (let i = 0; i < count; i++) {
-    const one = { dtype: tensor.dtype, shape, bytes: await read(i * bytes, (i + 1) * bytes) };
-    const at = split === undefined ? path : `${path}[${i}]`;
-    const array = { data: numpyNumbers(one, pathIn(at, input.name)), shape };
-    yield { path: at, inputs: new Map([[input.name, checkArray(array, input, at)]]) };
-  }
-}
-
 /** Longest line in bytes. */
 const mostLine = 2 ** 28;
 /** Bytes of each read. */
 const lineWindow = 2 ** 20;
 
 /** Lines of a file, with the offset of each. */
-async function* linesOf(source: ByteSource): AsyncGenerator<{ readonly text: string; readonly at: number }> {
+async function* linesWithOffsets(source: ByteSource): AsyncGenerator<{ readonly text: string; readonly at: number }> {
   let [pending, at]: [Uint8Array[], number] = [[], 0];
   const decode = (parts: readonly Uint8Array[]) => {
     const all = new Uint8Array(parts.reduce((size, { length }) => size + length, 0));
@@ -192,23 +147,25 @@ async function* linesOf(source: ByteSource): AsyncGenerator<{ readonly text: str
 /** Most dimensions of an input. NumPy has at most 64. */
 const mostDimensions = 64;
 
-/** Numbers of nested lists, row by row. @throws ScalepointError `BAD_FILE` */
-function arrayOf(value: unknown, fail: (text: string) => never): InputArray {
+/** An input of a line: `{ data, shape }`, or nested lists row by row. @throws ScalepointError `BAD_FILE` */
+function arrayInLine(value: unknown, fail: (text: string) => never): InputArray {
+  const data: number[] = [];
+  const addNumber = (one: unknown) => {
+    if (typeof one !== 'number' && typeof one !== 'boolean') fail('an input has an element that is not a number');
+    data.push(Number(one));
+  };
   if (isPlainObject(value)) {
-    const { data, shape } = value as Partial<Record<'data' | 'shape', unknown>>;
-    if (!Array.isArray(data) || !Array.isArray(shape)) fail('an input is neither lists of numbers nor { data, shape }');
-    return { data: data.map((one) => numberOf(one, fail)), shape };
+    const { data: all, shape } = value as Partial<Record<'data' | 'shape', unknown>>;
+    if (!Array.isArray(all) || !Array.isArray(shape)) fail('an input is neither lists of numbers nor { data, shape }');
+    for (const one of all) addNumber(one);
+    return { data, shape };
   }
   const shape: number[] = [];
   for (let at = value; Array.isArray(at); at = at[0]) {
     if (shape.push(at.length) > mostDimensions) fail(`an input has more than ${mostDimensions} dimensions`);
   }
-  const data: number[] = [];
   const add = (one: unknown, depth: number) => {
-    if (depth === shape.length) {
-      data.push(numberOf(one, fail));
-      return;
-    }
+    if (depth === shape.length) return addNumber(one);
     if (!Array.isArray(one) || one.length !== shape[depth]) fail('lists of an input have several lengths');
     for (const inner of one) add(inner, depth + 1);
   };
@@ -216,15 +173,10 @@ function arrayOf(value: unknown, fail: (text: string) => never): InputArray {
   return { data, shape };
 }
 
-function numberOf(value: unknown, fail: (text: string) => never): number {
-  if (typeof value !== 'number' && typeof value !== 'boolean') fail('an input has an element that is not a number');
-  return Number(value);
-}
-
 /** The samples of JSON lines. A first dimension of 1 may be left out. */
 async function* fromLines(source: ByteSource, inputs: DeclaredInputs, path: string): AsyncGenerator<NamedSample> {
   let index = 0;
-  for await (const { text, at } of linesOf(source)) {
+  for await (const { text, at } of linesWithOffsets(source)) {
     if (text.trim() === '') continue;
     const sample = `${path}[${index++}]`;
     const fail = (why: string, cause?: unknown): never => {
@@ -240,7 +192,7 @@ async function* fromLines(source: ByteSource, inputs: DeclaredInputs, path: stri
     if (!isPlainObject(parsed)) return fail('the line is not an object');
     const arrays: Record<string, InputArray> = Object.create(null);
     for (const [name, value] of Object.entries(parsed)) {
-      const array = arrayOf(value, fail);
+      const array = arrayInLine(value, fail);
       const wanted = declaredAs(name, inputs, sample).shape;
       const isShort = wanted !== undefined && wanted.length === array.shape.length + 1 && (wanted[0] ?? 1) === 1;
       arrays[name] = isShort ? { data: array.data, shape: [1, ...array.shape] } : array;
@@ -252,82 +204,91 @@ async function* fromLines(source: ByteSource, inputs: DeclaredInputs, path: stri
 /** The samples of a file. */
 async function* fromFile(source: ByteSource, inputs: DeclaredInputs, path: string): AsyncGenerator<NamedSample> {
   const head = await source.read(0, Math.min(64, source.size));
-  if (npyMagic.every((byte, i) => head[i] === byte)) yield* fromNpy(source, inputs, path);
-  else if (new TextDecoder().decode(head).trimStart().startsWith('{')) yield* fromLines(source, inputs, path);
-  else {
-    const arrays = await openArrays(source, (names) => {
-      for (const name of names) declaredAs(name, inputs, path);
-    });
-    try {
-      yield* fromArchive(arrays, inputs, path);
-    } finally {
-      for (const array of arrays.values()) await array.close();
-    }
+  if (new TextDecoder().decode(head).trimStart().startsWith('{')) return yield* fromLines(source, inputs, path);
+  // The array of a .npy file has no name: it is the only input.
+  const nameFor = (name: string): string => {
+    const [only, ...others] = inputs;
+    if (name !== '') return name;
+    if (only !== undefined && others.length === 0) return only.name;
+    throw rangeError(path, { kind: 'object', keys: inputs.map((one) => one.name) }, source.name ?? 'a .npy file');
+  };
+  const arrays = await openArrays(source, (names) => {
+    for (const name of names) declaredAs(nameFor(name), inputs, path);
+  });
+  try {
+    yield* fromArchive(new Map([...arrays].map(([name, array]) => [nameFor(name), array])), inputs, path);
+  } finally {
+    for (const array of arrays.values()) await array.close();
   }
 }
 
 // ------------------------------------------------------------------------------------------------------------------------- samples
 
-const isFiles = (data: ModelSamples): data is SampleFiles => isPlainObject(data) && Object.hasOwn(data, 'files');
-
 /**
- * The samples of what a caller gives.
+ * The samples of what a caller gives: at least one.
  * @param option name of the argument, for errors
- * @param open opens a file
- * @param signal ends the wait for a sample
- * @throws TypeError naming the argument
+ * @param model reads the samples
+ * @throws TypeError, RangeError naming the argument
  */
 export function samplesOf(
   option: string,
   data: ModelSamples,
-  inputs: DeclaredInputs,
-  open: OpenInput,
-  signal?: AbortSignal,
+  { proto, weights }: Pick<OnnxModel, 'proto' | 'weights'>,
+  { open, signal }: Pick<CollectRunsOptions, 'open' | 'signal'>,
 ): Samples {
-  if (isFiles(data)) {
-    const { files } = data;
+  // Files of old versions list weights among the inputs, too.
+  const values = new Set(weights.map(({ value }) => value));
+  const inputs = proto.graph.inputs.filter(({ name }) => !values.has(name));
+  const counted = (isRepeatable: boolean, samples: () => AsyncGenerator<NamedSample>): Samples => ({
+    isRepeatable,
+    async *read() {
+      let count = 0;
+      for await (const sample of samples()) {
+        count++;
+        yield sample;
+      }
+      if (count === 0) throw rangeError(option, { kind: 'number', min: 1, unit: 'samples' }, 0);
+    },
+  });
+  if (isPlainObject(data) && 'files' in data) {
+    const { files } = data as SampleFiles;
     const all: readonly FileInput[] = Array.isArray(files) ? files : [files];
-    return {
-      isRepeatable: true,
-      async *read() {
-        for (const [i, file] of all.entries()) {
-          const path = Array.isArray(files) ? `${option}.files[${i}]` : `${option}.files`;
-          const source = await open(file).catch((error) => Promise.reject(asOption(path, error)));
-          try {
-            yield* fromFile(source, inputs, path);
-          } finally {
-            await source.close();
-          }
+    return counted(true, async function* () {
+      for (const [i, file] of all.entries()) {
+        const path = Array.isArray(files) ? `${option}.files[${i}]` : `${option}.files`;
+        const source = await open(file).catch((error) => Promise.reject(asOption(path, error)));
+        try {
+          yield* fromFile(source, inputs, path);
+        } finally {
+          await source.close();
         }
-      },
-    };
+      }
+    });
   }
   const given = data as Partial<Iterable<ModelSample> & AsyncIterable<ModelSample>> | null;
   const isIterable =
     typeof given === 'object' && given !== null && (Symbol.iterator in given || Symbol.asyncIterator in given);
   if (!isIterable) throw typeError(option, ofType('text', 'ids', 'iterable of samples', '{ files }'), data);
-  const begin = () => given[Symbol.asyncIterator]?.() ?? given[Symbol.iterator]?.();
-  return {
-    // Generators give themselves.
-    isRepeatable: Array.isArray(given) || !('next' in given),
-    async *read() {
-      const iterator = begin() as AsyncIterator<ModelSample> | Iterator<ModelSample>;
-      const waiting = waitingFor(signal);
-      let isOpen = true;
-      try {
-        for (let i = 0; ; i++) {
-          isOpen = false;
-          const { done, value } = await waiting.soon(Promise.resolve(iterator.next()));
-          if (done === true) return;
-          isOpen = true;
-          yield checkedSample(value, inputs, `${option}[${i}]`);
-        }
-      } finally {
-        waiting.end();
-        if (isOpen) await iterator.return?.();
-        // A sample that is being made cannot be stopped.
-        else if (signal?.aborted) await aMoment(Promise.resolve(iterator.return?.()));
+  // Generators give themselves.
+  return counted(Array.isArray(given) || !('next' in given), async function* () {
+    const iterator = (given[Symbol.asyncIterator]?.() ?? given[Symbol.iterator]?.()) as
+      | AsyncIterator<ModelSample>
+      | Iterator<ModelSample>;
+    const waiting = waitingFor(signal);
+    let isOpen = true;
+    try {
+      for (let i = 0; ; i++) {
+        isOpen = false;
+        const { done, value } = await waiting.soon(Promise.resolve(iterator.next()));
+        if (done === true) return;
+        isOpen = true;
+        yield checkedSample(value, inputs, `${option}[${i}]`);
       }
-    },
-  };
+    } finally {
+      waiting.end();
+      if (isOpen) await iterator.return?.();
+      // A sample that is being made cannot be stopped.
+      else if (signal?.aborted) await aMoment(Promise.resolve(iterator.return?.()));
+    }
+  });
 }

@@ -19,8 +19,8 @@ import { graphField, intOf, nodeField, type OnnxGraph, type OnnxNode, onnxTypeNu
 import type { Graphs, NodeInGraph, Value } from '../graph/graph.js';
 import { Edits } from '../write/edits.js';
 import { type ColumnPlace, type Parents, type ProductInputs, parentsOf } from './product-inputs.js';
-import { editedModel, type RunnableModel } from './runnable.js';
-import type { Loadable } from './runtime.js';
+import { editedModel, lastMessage, type RunnableModel } from './runnable.js';
+import type { Loadable, RuntimeTensor } from './runtime.js';
 
 const [float, int64] = [onnxTypeNumber('F32'), onnxTypeNumber('I64')];
 
@@ -33,7 +33,7 @@ interface Combined {
   readonly initial: number;
 }
 
-const sumOf = (shape: readonly number[], type = float): Combined => ({ operator: 'Add', type, shape, initial: 0 });
+const summed = (shape: readonly number[], type = float): Combined => ({ operator: 'Add', type, shape, initial: 0 });
 
 /** Names of outputs for some inputs: the sum of squares of each column, or the sums of products of all; and the number of elements. */
 export interface SumOutputs {
@@ -42,15 +42,13 @@ export interface SumOutputs {
   readonly elements: string;
 }
 
-const lastMessage = ({ messages }: OnnxGraph): number => (messages.at(-1) as OnnxGraph['messages'][number]).begin;
-
 /** Names that a node reads, with those that nodes of its subgraphs read. */
-function* namesRead({ inputs, attributes }: OnnxNode): Generator<string> {
+function* namesReadInside({ inputs, attributes }: OnnxNode): Generator<string> {
   yield* inputs;
   for (const { graphs } of attributes.values()) {
     for (const { nodes, outputs } of graphs) {
       for (const { name } of outputs) yield name;
-      for (const node of nodes) yield* namesRead(node);
+      for (const node of nodes) yield* namesReadInside(node);
     }
   }
 }
@@ -224,7 +222,7 @@ export class SumsGraph {
     };
     const shape = place === 'channels' ? this.#integers(0, columns, -1) : this.#integers(-1, columns);
     const rows = this.#node(graph, 'Reshape', [turns[place]?.() ?? floats, shape]);
-    const elements = this.#lift(graph, this.#node(graph, 'Size', [floats]), sumOf([], int64));
+    const elements = this.#lift(graph, this.#node(graph, 'Size', [floats]), summed([], int64));
     this.#output(this.#main, elements, int64, []);
     const made = { rows, elements };
     this.#rows.set(key, made);
@@ -244,7 +242,7 @@ export class SumsGraph {
     this.#want(graph, value.name);
     const { rows, elements } = this.#rowsOf(key, inputs);
     const give = (name: string, shape: readonly number[]) => {
-      const given = this.#lift(graph, name, sumOf(shape));
+      const given = this.#lift(graph, name, summed(shape));
       this.#output(this.#main, given, float, shape);
       return given;
     };
@@ -295,7 +293,8 @@ export class SumsGraph {
       open.push(producer);
     };
     for (const name of this.#wanted) add(name);
-    for (let node = open.pop(); node !== undefined; node = open.pop()) for (const name of namesRead(node)) add(name);
+    for (let node = open.pop(); node !== undefined; node = open.pop())
+      for (const name of namesReadInside(node)) add(name);
     for (const node of nodes) if (!this.#wantedNodes.has(node)) this.#edits.replace(node.start);
   }
 
@@ -303,5 +302,21 @@ export class SumsGraph {
   finish(runnable: RunnableModel): Loadable {
     this.#removeRest();
     return editedModel(this.#model, this.#edits, runnable);
+  }
+}
+
+/** Ranges of values by name. */
+export type ValueRanges = Map<string, readonly [least: number, largest: number]>;
+
+/** Widens ranges by those that a model gives. @param names as `addRanges` got them */
+export function widenRanges(
+  ranges: ValueRanges,
+  names: readonly string[],
+  { data }: Pick<RuntimeTensor, 'data'>,
+): void {
+  for (const [i, name] of names.entries()) {
+    const [least, largest] = [data[i] as number, data[names.length + i] as number];
+    const [low, high] = ranges.get(name) ?? [least, largest];
+    ranges.set(name, [Math.min(low, least), Math.max(high, largest)]);
   }
 }

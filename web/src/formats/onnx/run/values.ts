@@ -1,12 +1,17 @@
-/** Values of runs as numbers, and their comparison. */
-
-import { measuresOf, mismatchesOf, nonFiniteOf } from '../../../core/measure.js';
+/** Values of runs as numbers, and their comparison. Nothing here needs the core, which running models does not load. */
+import { addSums, measuresOf, mismatchesOf, nonFiniteOf, sumCount, sumIndex } from '../../../core/measure.js';
 import { fromHalf } from '../../codecs/floats-in.js';
-import type { ComparedOutput, RunReport, RunTensor, SkippedOutputReason } from '../../run.js';
-import { sumsOf } from './sums.js';
+import type {
+  ComparedOutput,
+  EvaluatedOutput,
+  OutputsEvaluation,
+  RunReport,
+  RunTensor,
+  SkippedOutputReason,
+} from '../../run.js';
 
-export const onlyInA: SkippedOutputReason = { kind: 'onlyInA', text: 'only A has it' };
-export const onlyInB: SkippedOutputReason = { kind: 'onlyInB', text: 'only B has it' };
+/** Values by name. */
+export type Values = ReadonlyMap<string, RunTensor>;
 
 /** Numbers of a numeric tensor. */
 export function runtimeNumbers({ type, data }: RunTensor): ArrayLike<number> {
@@ -15,8 +20,42 @@ export function runtimeNumbers({ type, data }: RunTensor): ArrayLike<number> {
   return data as ArrayLike<number>;
 }
 
+/** Error sums of two values of one shape in double precision, and the count of their elements that are NaN or infinite in one alone. */
+export function comparedSums(a: RunTensor, b: RunTensor): { sums: Float64Array; mismatched: number } {
+  const [x, y] = [runtimeNumbers(a), runtimeNumbers(b)];
+  const sums = new Float64Array(sumCount);
+  let [squaredError, absoluteError, largest, squaredX, squaredY, product, nonFinite] = [0, 0, 0, 0, 0, 0, 0];
+  for (let i = 0; i < x.length; i++) {
+    const [v, w] = [x[i] as number, y[i] as number];
+    const error = Math.abs(v - w);
+    if (!Number.isFinite(v) || !Number.isFinite(w)) {
+      nonFinite++;
+      continue;
+    }
+    squaredError += error * error;
+    absoluteError += error;
+    if (error > largest) largest = error;
+    squaredX += v * v;
+    squaredY += w * w;
+    product += v * w;
+  }
+  sums[sumIndex.squaredError] = squaredError;
+  sums[sumIndex.absoluteError] = absoluteError;
+  sums[sumIndex.maxAbsoluteError] = largest;
+  sums[sumIndex.squaredX] = squaredX;
+  sums[sumIndex.squaredY] = squaredY;
+  sums[sumIndex.product] = product;
+  sums[sumIndex.nonFinite] = nonFinite;
+  return { sums, mismatched: nonFiniteOf(sums) > 0 ? mismatchesOf(x, y) : 0 };
+}
+
+const onlyInA: SkippedOutputReason = { kind: 'onlyInA', text: 'only A has it' };
+const onlyInB: SkippedOutputReason = { kind: 'onlyInB', text: 'only B has it' };
+
 /** The reason not to compare two values; undefined if they can be compared. */
-export function whyNotCompared(a: RunTensor, b: RunTensor): SkippedOutputReason | undefined {
+export function whyNotCompared(a: RunTensor | undefined, b: RunTensor | undefined): SkippedOutputReason | undefined {
+  if (a === undefined) return onlyInB;
+  if (b === undefined) return onlyInA;
   if (a.dims.join() !== b.dims.join()) {
     const text = `shapes ${a.dims.join('×')} and ${b.dims.join('×')}`;
     return { kind: 'shapes', a: a.dims, b: b.dims, text };
@@ -27,25 +66,68 @@ export function whyNotCompared(a: RunTensor, b: RunTensor): SkippedOutputReason 
 
 /** Compares two values of a name that can be compared. */
 export function compareValue(name: string, a: RunTensor, b: RunTensor): ComparedOutput {
-  const [x, y] = [runtimeNumbers(a), runtimeNumbers(b)] as const;
-  const sums = sumsOf(x, y);
-  const mismatched = nonFiniteOf(sums) > 0 ? mismatchesOf(x, y) : 0;
-  return { name, shape: a.dims, error: measuresOf(sums, x.length), mismatched };
+  const { sums, mismatched } = comparedSums(a, b);
+  return { name, shape: a.dims, error: measuresOf(sums, a.data.length), mismatched };
 }
 
 /** Compares the outputs of two models. */
-export function compareOutputs(
-  before: ReadonlyMap<string, RunTensor>,
-  after: ReadonlyMap<string, RunTensor>,
-): Pick<RunReport, 'outputs' | 'skippedOutputs'> {
+export function compareOutputs(before: Values, after: Values): Pick<RunReport, 'outputs' | 'skippedOutputs'> {
   const outputs: ComparedOutput[] = [];
   const skippedOutputs: RunReport['skippedOutputs'][number][] = [];
-  for (const [name, value] of before) {
-    const other = after.get(name);
-    const reason = other === undefined ? onlyInA : whyNotCompared(value, other);
+  for (const name of new Set([...before.keys(), ...after.keys()])) {
+    const [a, b] = [before.get(name), after.get(name)];
+    const reason = whyNotCompared(a, b);
     if (reason !== undefined) skippedOutputs.push({ name, reason });
-    else if (other !== undefined) outputs.push(compareValue(name, value, other));
+    else if (a !== undefined && b !== undefined) outputs.push(compareValue(name, a, b));
   }
-  for (const name of after.keys()) if (!before.has(name)) skippedOutputs.push({ name, reason: onlyInB });
   return { outputs, skippedOutputs };
+}
+
+/** Errors of an output so far. */
+interface SampleErrors {
+  readonly sums: Float64Array;
+  count: number;
+  mismatched: number;
+  worst: EvaluatedOutput['worst'];
+}
+
+/** Compares the outputs of a model, A, with those of a reference, B, one sample after the other. */
+export class ComparedSamples {
+  readonly #errors = new Map<string, SampleErrors>();
+  readonly #skipped = new Map<string, SkippedOutputReason>();
+  #samples = 0;
+
+  /** Adds a sample. Returns the number of samples. */
+  add(reference: Values, outputs: Values): number {
+    const sample = this.#samples++;
+    for (const name of new Set([...reference.keys(), ...outputs.keys()])) {
+      const [x, y] = [reference.get(name), outputs.get(name)];
+      const reason = this.#skipped.get(name) ?? whyNotCompared(y, x);
+      if (reason !== undefined) this.#skipped.set(name, reason);
+      if (reason !== undefined || x === undefined || y === undefined) continue;
+      const { sums, mismatched } = comparedSums(x, y);
+      const error = measuresOf(sums, x.data.length);
+      const known = this.#errors.get(name);
+      if (known === undefined) {
+        this.#errors.set(name, { sums, count: x.data.length, mismatched, worst: { sample, error } });
+        continue;
+      }
+      addSums(known.sums, sums);
+      known.count += x.data.length;
+      known.mismatched += mismatched;
+      if (error.sqnrDb < known.worst.error.sqnrDb) known.worst = { sample, error };
+    }
+    return this.#samples;
+  }
+
+  result(): OutputsEvaluation {
+    const compared = [...this.#errors].filter(([name]) => !this.#skipped.has(name));
+    return {
+      samples: this.#samples,
+      outputs: compared.map(([name, { sums, count, mismatched, worst }]) => {
+        return { name, error: measuresOf(sums, count), mismatched, worst };
+      }),
+      skippedOutputs: [...this.#skipped].map(([name, reason]) => ({ name, reason })),
+    };
+  }
 }
