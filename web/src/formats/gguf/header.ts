@@ -11,18 +11,18 @@ import { allocate, type ByteSource, quoted } from '../files/bytes.js';
 import type { MetadataValue } from '../format.js';
 import { elementCount } from '../tensors.js';
 import {
+  alignedTo,
   alignmentKey,
   defaultAlignment,
   type GgufPair,
   type GgufTensor,
+  ggmlBytes,
+  type MetadataScalar,
   minTensorBytes,
-  padded,
+  typesById,
   type ValueType,
   valueTypes,
 } from './contents.js';
-import { ggmlBytes, typesById } from './types.js';
-
-type MetadataScalar = Extract<MetadataValue, string | number | bigint | boolean>;
 
 /** Longest array that is shown whole. Longer ones are cut to the first few elements. */
 const wholeArray = 64;
@@ -202,7 +202,7 @@ class HeaderReader {
     const length = Number(claimed);
     this.expect(length * type.bytes, what);
     const shown = length <= wholeArray ? length : firstOfArray;
-    const first: MetadataScalar[] = [];
+    const first: (MetadataScalar | string)[] = [];
     if (type.name === 'string') {
       for (let i = 0; i < length; i++) {
         const begin = this.stringInMemory() ?? (await this.string(what));
@@ -351,7 +351,7 @@ export async function readGguf(source: ByteSource): Promise<GgufHeader> {
     reader.tensor = undefined;
   }
 
-  const dataOffset = padded(reader.position, alignment);
+  const dataOffset = alignedTo(reader.position, alignment);
   let covered = 0;
   const tensors = entries.map(({ position, ...tensor }) => {
     const { name, bytes, byteOffset } = tensor;
@@ -363,7 +363,7 @@ export async function readGguf(source: ByteSource): Promise<GgufHeader> {
       const there = Math.max(0, source.size - dataOffset);
       reader.fail(`it ends ${covered + bytes} bytes into the data, of which the file has only ${there}`, position);
     }
-    covered = padded(covered + bytes, alignment);
+    covered = alignedTo(covered + bytes, alignment);
     return { ...tensor, byteOffset: dataOffset + byteOffset };
   });
   const pairs = places.map(([key, begin, end]) => ({ key, bytes: reader.part(begin, end) }));

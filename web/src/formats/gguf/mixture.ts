@@ -4,11 +4,10 @@
  */
 import type { BlockType } from '../../core/blocks.js';
 import { partName } from '../tensors.js';
-import type { GgufTensor } from './contents.js';
+import { type GgufTensor, ggmlType } from './contents.js';
 import type { GgufHeader } from './header.js';
 import { hasScale, scalePart } from './nvfp4.js';
 import { type FileType, fileTypes, type TargetType } from './targets.js';
-import { ggmlType } from './types.js';
 
 /** Categories of tensors by their names. The first match decides. */
 const categories = [
@@ -211,7 +210,7 @@ export class Mixture {
   }
 
   private output(shape: readonly number[]): TargetType {
-    if (this.model.falcon || !fits(this.base, shape)) return 'Q8_0';
+    if (this.model.falcon || !fitsRows(this.base, shape)) return 'Q8_0';
     if (small.includes(this.fileType) || this.fileType === 'IQ3_XXS') return 'Q5_K';
     return this.base === 'Q8_0' ? 'Q8_0' : 'Q6_K';
   }
@@ -325,14 +324,14 @@ const fallbacks: Readonly<Partial<Record<TargetType, BlockType>>> = {
 };
 
 /** True if each row is a whole number of blocks. */
-function fits(type: TargetType, shape: readonly number[]): boolean {
+function fitsRows(type: TargetType, shape: readonly number[]): boolean {
   return (shape.at(-1) ?? 1) % ggmlType(type).elements === 0;
 }
 
 /** The type itself if its blocks divide the rows, else llama-quantize's replacement; undefined without one. */
 export function fallback(type: TargetType, shape: readonly number[]): TargetType | undefined {
-  if (fits(type, shape)) return type;
+  if (fitsRows(type, shape)) return type;
   if (type === 'Q1_0') return undefined;
   const smaller = fallbacks[type];
-  return smaller !== undefined && fits(smaller, shape) ? smaller : 'F16';
+  return smaller !== undefined && fitsRows(smaller, shape) ? smaller : 'F16';
 }
