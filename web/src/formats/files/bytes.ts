@@ -112,6 +112,11 @@ export function allocate(bytes: number, hint: string): Uint8Array<ArrayBuffer> {
   }
 }
 
+/** Reverses the bytes of each unit. */
+export function swapBytes(bytes: Uint8Array, unit: number): void {
+  for (let at = 0; at < bytes.length; at += unit) bytes.subarray(at, at + unit).reverse();
+}
+
 /** The system's text for an error without code, call and path, such as `no such file or directory`. */
 export function systemMessage(cause: unknown): string {
   const text = cause instanceof Error ? cause.message : show(cause);

@@ -150,7 +150,7 @@ export interface OutputNames {
 const unnamed: OutputNames = { inputs: [] };
 
 /** Examines the file under a name. @throws RangeError if it is an input; ScalepointError `EXISTS` or `IO` */
-async function targetOf(
+async function outputTarget(
   path: string,
   overwrite: boolean,
   { option = 'output', inputs }: OutputNames,
@@ -181,7 +181,7 @@ async function targetOf(
 
 /** Fails if a file is an input, or cannot be replaced. @throws RangeError; ScalepointError `IO` */
 export async function checkNoInput(path: string, names: OutputNames): Promise<void> {
-  await targetOf(path, true, names);
+  await outputTarget(path, true, names);
 }
 
 function existsError(path: string, cause: unknown): ScalepointError {
@@ -276,7 +276,7 @@ class PartialFile implements ByteSink {
     await this.#waiting.soon(this.#call(this.#handle?.datasync()));
     await this.#call(this.#close());
     this.#waiting.signal?.throwIfAborted();
-    await targetOf(path, this.#overwrite, this.#names);
+    await outputTarget(path, this.#overwrite, this.#names);
     if (this.#overwrite) await this.#call(nodeFiles().fs.rename(this.#temporary, path));
     else await claim(this.#temporary, path);
     forget(this.#temporary);
@@ -316,7 +316,7 @@ export async function pathSink(
   const { signal, soon } = waiting;
   const named = path instanceof URL ? urls.fileURLToPath(path) : path;
   const prepare = async () => {
-    const target = await targetOf(named, overwrite, names);
+    const target = await outputTarget(named, overwrite, names);
     const folder = paths.dirname(target.path);
     await removeDead(folder);
     return { target, temporary: paths.join(folder, await partialName()) };
@@ -347,7 +347,7 @@ export async function pathSink(
 export async function removeFile(path: string | URL, names: OutputNames): Promise<void> {
   const { fs, urls } = nodeFiles();
   const named = path instanceof URL ? urls.fileURLToPath(path) : path;
-  const { path: target } = await targetOf(named, true, names);
+  const { path: target } = await outputTarget(named, true, names);
   try {
     await fs.rm(target, { force: true });
   } catch (cause) {
