@@ -35,7 +35,7 @@ const kinds = {
 } as const;
 
 /** Reads a file of an option. @throws ScalepointError `BAD_FILE` for statistics of another kind, naming the option that takes them */
-async function readKind<T>(
+async function readStatisticsFile<T>(
   kind: keyof typeof kinds,
   given: OptionFile | StatisticsOfModel,
   readOptionFile: ReadOptionFile,
@@ -66,14 +66,18 @@ export async function readStatistics(choices: StatisticsChoices, readOptionFile:
   let moments: ModelMoments | undefined;
   if (choices.moments !== undefined) {
     const { momentsIn } = await import('./on-demand.js');
-    const { input: file, weights, importance } = await readKind('moments', choices.moments, readOptionFile, momentsIn);
+    const {
+      input: file,
+      weights,
+      importance,
+    } = await readStatisticsFile('moments', choices.moments, readOptionFile, momentsIn);
     moments = { file, weights, importance };
   }
   let ranges: ActivationRanges | undefined;
   if (choices.ranges !== undefined) {
     const { rangesIn } = await import('./on-demand.js');
     const read = async (source: ByteSource) => ({ ranges: await rangesIn(source) });
-    ({ ranges } = await readKind('ranges', choices.ranges, readOptionFile, read));
+    ({ ranges } = await readStatisticsFile('ranges', choices.ranges, readOptionFile, read));
   }
   if (importance === undefined) return { importance: moments?.importance, moments, ranges };
   const {
@@ -81,7 +85,7 @@ export async function readStatistics(choices: StatisticsChoices, readOptionFile:
     dataset,
     chunks,
     ...matrix
-  } = await readKind('importance', importance, readOptionFile, importanceIn);
+  } = await readStatisticsFile('importance', importance, readOptionFile, importanceIn);
   // Leave out entries that do not count.
   const isIn = (name: string) => (part: string) => name.includes(part);
   const entries = [...matrix.entries].filter(

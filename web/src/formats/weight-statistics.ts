@@ -144,15 +144,15 @@ export class WeightStatistics {
       this.#choices.unseenColumns === 'zero' ? 'may become zeros' : `weigh ${unseenShare} of the mean of their matrix`;
     const unused = [...(importance?.entries.keys() ?? [])].filter((name) => !this.#used.has(name));
     return [
-      ...noteOn('noImportance', 'quantized without importance: no entry in the matrix for', this.#without),
-      ...noteOn(
+      ...mismatchNote('noImportance', 'quantized without importance: no entry in the matrix for', this.#without),
+      ...mismatchNote(
         'partialImportance',
         'some experts were never active when the matrix was made, so all columns of those experts were weighted equally:',
         this.#partial,
       ),
-      ...noteOn('unseenColumns', `${unseen} ${effect}:`, this.#unseen, { columns }),
-      ...noteOn('unusedImportance', 'in the importance matrix but not quantized by it:', unused),
-      ...noteOn(
+      ...mismatchNote('unseenColumns', `${unseen} ${effect}:`, this.#unseen, { columns }),
+      ...mismatchNote('unusedImportance', 'in the importance matrix but not quantized by it:', unused),
+      ...mismatchNote(
         'noFeedback',
         'rounded to the nearest, because the data lacks their moments or their type lacks GPTQ:',
         this.#plain,
@@ -161,6 +161,6 @@ export class WeightStatistics {
   }
 }
 
-function noteOn(kind: string, what: string, tensors: readonly string[], data: object = {}): Note[] {
+function mismatchNote(kind: string, what: string, tensors: readonly string[], data: object = {}): Note[] {
   return tensors.length === 0 ? [] : [noteOf(kind, { tensors, ...data }, `${what} ${quotedNames(tensors)}`)];
 }

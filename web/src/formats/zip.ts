@@ -26,7 +26,7 @@ const beyond = 0xffff_ffff;
 const viewOf = ({ buffer, byteOffset, byteLength }: Uint8Array) => new DataView(buffer, byteOffset, byteLength);
 
 /** Replaces sizes and offset that do not fit into 32 bits by those of an extra field. */
-function widened(view: DataView, from: number, to: number, values: number[], at: number): void {
+function widenSizes(view: DataView, from: number, to: number, values: number[], at: number): void {
   for (let i = from; i + 4 <= to; i += 4 + view.getUint16(i + 2, true)) {
     if (view.getUint16(i, true) !== 1) continue;
     let next = i + 4;
@@ -75,7 +75,7 @@ export async function entriesOf(source: ByteSource): Promise<{ entries: readonly
       badFile('the list of the zip archive is damaged', at + i);
     const nameEnd = i + 46 + (name as number);
     const values = [view.getUint32(i + 24, true), view.getUint32(i + 20, true), view.getUint32(i + 42, true)];
-    widened(view, nameEnd, nameEnd + (extra as number), values, at);
+    widenSizes(view, nameEnd, nameEnd + (extra as number), values, at);
     const [size, packed, offset] = values as [number, number, number];
     entries.push({
       name: new TextDecoder().decode(list.subarray(i + 46, nameEnd)),

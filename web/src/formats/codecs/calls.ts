@@ -125,7 +125,7 @@ const problemKinds = {
   [ProblemKindId.overflow]: 'overflow',
 } as const;
 
-function problemOf({ kind, index, value }: ProblemRecord): { problem?: Problem } {
+function tileProblem({ kind, index, value }: ProblemRecord): { problem?: Problem } {
   const name = problemKinds[kind];
   return name === undefined ? {} : { problem: { kind: name, index, value } };
 }
@@ -140,7 +140,7 @@ function encodedParts(
     const { data, size } = bytes[role as keyof typeof bytes];
     parts[role] = { address: data, bytes: size };
   }
-  if (problem.kind !== ProblemKindId.none) return { parts, ...problemOf(problem) };
+  if (problem.kind !== ProblemKindId.none) return { parts, ...tileProblem(problem) };
   return measures ? { parts, sums: Object.values(sums) } : { parts };
 }
 
@@ -215,9 +215,9 @@ export function codecInCore<F extends Form, T>(type: RecordType<T>, table: Codec
             core.models[observe](at, codes, ...rest),
           );
           // For a tile in pieces, the last piece has the result.
-          if (piece !== undefined && piece.row + rows < piece.of) return problemOf(problem);
+          if (piece !== undefined && piece.row + rows < piece.of) return tileProblem(problem);
           const sets = core.module.HEAPF32.slice(ranges / 4, ranges / 4 + 2 * count) as Float32Array<ArrayBuffer>;
-          return { sets, ...problemOf(problem) };
+          return { sets, ...tileProblem(problem) };
         });
       },
     }),
@@ -262,7 +262,7 @@ export function storedRecord({ rows, columns, parts }: StoredTile, size: (role: 
 // ---------------------------------------------------------------------------------------------------------------------- elements
 
 /** Converts elements to floats, in place if they are float32 without a change. Returns their address. */
-export function floats(
+export function elementFloats(
   core: Core,
   arena: Arena,
   type: string,
@@ -279,7 +279,7 @@ export function floats(
  * The range of elements, or the problem of one of them.
  * @param call `sumMagnitudesOfTile` gives two floats in place of the range, whose sum is that of all magnitudes
  */
-export function observe(
+export function observeElements(
   core: Core,
   arena: Arena,
   type: string,
@@ -290,7 +290,7 @@ export function observe(
 ): { readonly range: ValueRange; readonly problem?: Problem } {
   const tile = { type, rows, columns, source };
   const { range, problem } = onTile(core, arena, tile, ObservedTileRecord, (...rest) => core.models[call](...rest));
-  return { range: [range.min, range.max], ...problemOf(problem) };
+  return { range: [range.min, range.max], ...tileProblem(problem) };
 }
 
 /** Copies rows of `bytes` bytes to their places in heads of `head` rows: see `headRows` of a form. Returns the address of the copy. */

@@ -1,6 +1,6 @@
 /** Casts floats to another type. The arithmetic is in cpp/codecs/cast.cpp. */
 import { CastRecord, ElementTypeId } from '../../core/door.js';
-import { codecInCore, floats, observe } from './calls.js';
+import { codecInCore, elementFloats, observeElements } from './calls.js';
 import { floatsFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
 import {
@@ -57,11 +57,11 @@ export const cast: Codec<CastForm> = {
 
   // Each tile of a SetsCut is a set, and its pair of numbers the sum of its magnitudes.
   observe(core, { type, rows, columns, source }, _form, arena) {
-    const { range, ...problem } = observe(core, arena, type, rows, columns, source, 'sumMagnitudesOfTile');
+    const { range, ...problem } = observeElements(core, arena, type, rows, columns, source, 'sumMagnitudesOfTile');
     return { sets: Float32Array.from(range), ...problem };
   },
 
   decode(core, { rows, columns, parts }, form, arena) {
-    return floats(core, arena, form.to, rows, columns, parts.data as number, form);
+    return elementFloats(core, arena, form.to, rows, columns, parts.data as number, form);
   },
 };

@@ -97,7 +97,7 @@ export function canWeighDequantizeLinear(shape: readonly number[], form: Dequant
   const matrix = sharedMatrix(shape, form);
   const { sharing, rows, columns, period } = matrix;
   if (sharing === 'tile' || shape.length !== 2 || rows !== period) return false;
-  const { rowUnit, columnUnit } = unitsOf(matrix, form);
+  const { rowUnit, columnUnit } = sharingUnits(matrix, form);
   return (isByColumns(sharing) ? rows * columnUnit : columns * rowUnit) <= columnTileElements;
 }
 
@@ -147,7 +147,7 @@ function matrixRuns(matrix: SharedMatrix, form: DequantizeLinearForm, role: Role
 const observedTiles = 4;
 
 /** The fewest rows, or periods, and the fewest columns at which codes and zero points end with a whole byte; all columns if none do. */
-function unitsOf(matrix: SharedMatrix, { bits, zeroPoint }: DequantizeLinearForm) {
+function sharingUnits(matrix: SharedMatrix, { bits, zeroPoint }: DequantizeLinearForm) {
   const { sharing, rows, columns, period, block } = matrix;
   const endsByte = (codes: number) => (codes * bits) % 8 === 0;
   const blocks = Math.ceil(columns / block);
@@ -195,7 +195,7 @@ export const dequantizeLinear: Codec<DequantizeLinearForm> = codecInCore(Dequant
   grid(shape, form) {
     const matrix = sharedMatrix(shape, form);
     if (matrix.sharing === 'tile') return { rows: undefined, rowUnit: 1, columnUnit: 8 };
-    return { rows: matrix.rows, ...unitsOf(matrix, form) };
+    return { rows: matrix.rows, ...sharingUnits(matrix, form) };
   },
 
   runs: (shape, form, role, rectangle) => matrixRuns(sharedMatrix(shape, form), form, role, rectangle),
@@ -204,7 +204,7 @@ export const dequantizeLinear: Codec<DequantizeLinearForm> = codecInCore(Dequant
     const matrix = sharedMatrix(shape, form);
     const { sharing, rows, columns, period } = matrix;
     if (rows * columns === 0) return;
-    const { rowUnit, columnUnit } = unitsOf(matrix, form);
+    const { rowUnit, columnUnit } = sharingUnits(matrix, form);
     if (form.importance !== undefined) {
       const turned = isByColumns(sharing);
       const elements = turned && source?.prefersWide === true ? columnTileElements : undefined;

@@ -1,7 +1,7 @@
 /** Blocks of ggml along the last dimension. The arithmetic is in cpp/codecs/ggml.cpp. */
 import { type BlockType, blockFacts, blockTypeInfo } from '../../core/blocks.js';
 import { BlockSearchId, FeedbackGroupsRecord, GgmlRecord, ScaleFormId } from '../../core/door.js';
-import { codecInCore, floats } from './calls.js';
+import { codecInCore, elementFloats } from './calls.js';
 import { blockFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
 import { bytesOfElements, cutAlong, cutWeighted, elementPart, elementRuns, elementsOf } from './elements.js';
@@ -60,6 +60,6 @@ export const ggml: Codec<GgmlForm> = {
   codes: (shape, { to }, { data }) => data && { kind: 'blocks', type: to, shape, data },
 
   decode(core, { rows, columns, parts }, { to }, arena) {
-    return floats(core, arena, to, rows, columns, parts.data as number);
+    return elementFloats(core, arena, to, rows, columns, parts.data as number);
   },
 };

@@ -45,7 +45,7 @@ export function gptqRowUnit({ words, bits }: Pick<GptqForm, 'words' | 'bits'>): 
 }
 
 /** Size of the rows of a stored part in bytes, for n outputs, and the number of these rows. */
-function linesOf(
+function storedLines(
   { words, bits, groups, scale }: GptqForm,
   role: Role,
   n: number,
@@ -63,7 +63,7 @@ export const gptq: Codec<GptqForm> = codecInCore(GptqRecord, {
   parts([n = 1, k = 1], form) {
     const { groupSize, grouped, scale } = form;
     const part = (role: Role, suffix: string, dtype: string) => {
-      const [bytes, rows] = linesOf(form, role, n, k);
+      const [bytes, rows] = storedLines(form, role, n, k);
       return elementPart(role, suffix, dtype, [rows, bytes / bytesOfElements(dtype, 1)], '.weight');
     };
     const parts = [
@@ -82,9 +82,9 @@ export const gptq: Codec<GptqForm> = codecInCore(GptqRecord, {
 
   runs([n = 1, k = 1], form, role, { row, rows }) {
     if (role === 'group') return byteRuns(0, 4 * k);
-    const [stride, count] = linesOf(form, role, n, k);
-    const [offset] = linesOf(form, role, row, k);
-    const [bytes] = linesOf(form, role, rows, k);
+    const [stride, count] = storedLines(form, role, n, k);
+    const [offset] = storedLines(form, role, row, k);
+    const [bytes] = storedLines(form, role, rows, k);
     return byteRuns(offset, bytes, count, stride);
   },
 

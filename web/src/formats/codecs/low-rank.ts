@@ -69,7 +69,7 @@ function inMatrix({ columns: width, rowLength }: LowRankForm, rectangle: Rectang
 }
 
 /** The bytes of a matrix of an adapter for a rectangle of the weight. @param all rows and columns of the weight in the file */
-function matrixRuns(
+function adapterRuns(
   pair: LowRankPair,
   matrix: 'up' | 'down' | 'middle',
   { row, rows, column, columns }: Rectangle,
@@ -114,7 +114,7 @@ export function lowRankCodec(codecOf: (form: Form) => Codec): Codec<LowRankForm>
     runs(_shape, form, role, given) {
       const rectangle = inMatrix(form, given);
       const found = adapterMatrix(form, role);
-      if (found !== undefined) return matrixRuns(found.pair, found.matrix, rectangle, form);
+      if (found !== undefined) return adapterRuns(found.pair, found.matrix, rectangle, form);
       return codecOf(form.base).runs([form.rows, form.columns], form.base, role, rectangle);
     },
     cuts() {
@@ -136,7 +136,7 @@ export function lowRankCodec(codecOf: (form: Form) => Codec): Codec<LowRankForm>
         const part = (matrix: 'up' | 'down' | 'middle') => {
           const data = stored.parts[roles[matrix]];
           if (data === undefined) return { data: 0, size: 0 };
-          const { bytes, count } = matrixRuns(pair, matrix, rectangle, rectangle);
+          const { bytes, count } = adapterRuns(pair, matrix, rectangle, rectangle);
           return { data, size: bytes * count };
         };
         const { rank, turned, strength, alpha, root, middle } = pair;

@@ -32,7 +32,10 @@ export interface MatMulNBitsForm extends Form {
 }
 
 /** Sizes of B, and of a column of its codes. All dimensions before the last count as one. */
-function sizesOf(shape: readonly number[], { transposed, bits, blockSize, scale, floatZeroPoint }: MatMulNBitsForm) {
+function columnSizes(
+  shape: readonly number[],
+  { transposed, bits, blockSize, scale, floatZeroPoint }: MatMulNBitsForm,
+) {
   const [rows, columns] = [elementsOf(shape.slice(0, -1)), shape.at(-1) ?? 1];
   const [k, n] = transposed ? [columns, rows] : [rows, columns];
   const blocks = Math.ceil(k / blockSize);
@@ -51,7 +54,7 @@ export const matMulNBits: Codec<MatMulNBitsForm> = codecInCore(MatMulNBitsRecord
   label: ({ bits, blockSize }) => `Q${bits} (${blockSize})`,
 
   parts(shape, form) {
-    const { n, blocks, blockBytes, bytes } = sizesOf(shape, form);
+    const { n, blocks, blockBytes, bytes } = columnSizes(shape, form);
     const [type, columns] = form.floatZeroPoint ? [form.scale, blocks] : ['U8', bytes.zeroPoint as number];
     return [
       elementPart('data', `_Q${form.bits}`, 'U8', [n, blocks, blockBytes]),
@@ -61,18 +64,18 @@ export const matMulNBits: Codec<MatMulNBitsForm> = codecInCore(MatMulNBitsRecord
   },
 
   grid(shape, form) {
-    const { k, rows } = sizesOf(shape, form);
+    const { k, rows } = columnSizes(shape, form);
     return form.transposed ? { rows, rowUnit: 1, columnUnit: k } : { rows, rowUnit: k, columnUnit: 1 };
   },
 
   runs(shape, form, role, { row, rows, column, columns }) {
-    const size = sizesOf(shape, form).bytes[role] as number;
+    const size = columnSizes(shape, form).bytes[role] as number;
     const [first, some] = form.transposed ? [row, rows] : [column, columns];
     return byteRuns(first * size, some * size);
   },
 
   cuts(shape, form, roles, source) {
-    const { rows, columns, bytes } = sizesOf(shape, form);
+    const { rows, columns, bytes } = columnSizes(shape, form);
     const matrix = [rows, columns];
     const turned = !form.transposed;
     // Columns are read row by row, so that wide tiles need fewer reads.

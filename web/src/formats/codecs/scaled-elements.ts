@@ -24,7 +24,7 @@ export interface ScaledForm extends Form {
 }
 
 /** Blocks along an axis of n. */
-const blocksOf = (n: number, block: number | undefined) => (block === undefined ? 1 : Math.ceil(n / block));
+const blocksAlong = (n: number, block: number | undefined) => (block === undefined ? 1 : Math.ceil(n / block));
 
 export const scaledElements: Codec<ScaledForm> = codecInCore(ScaledElementsRecord, {
   id: 'scaled-elements',
@@ -32,7 +32,7 @@ export const scaledElements: Codec<ScaledForm> = codecInCore(ScaledElementsRecor
 
   parts(shape, { type, scale, blockRows, blockColumns, hasZeroPoint }) {
     const [rows = 0, ...inner] = shape;
-    const scales = [blocksOf(rows, blockRows), blocksOf(elementsOf(inner), blockColumns)];
+    const scales = [blocksAlong(rows, blockRows), blocksAlong(elementsOf(inner), blockColumns)];
     return [
       { ...elementPart('data', '', 'I8', shape), dtype: type },
       elementPart('scale', '_scale', scale, scales),
@@ -47,8 +47,8 @@ export const scaledElements: Codec<ScaledForm> = codecInCore(ScaledElementsRecor
     if (role === 'zeroPoint') return byteRuns(0, 1);
     const { row, rows, column, columns, width } = rectangle;
     const size = bytesOfElements(scale, 1);
-    const perRow = blocksOf(width, blockColumns);
-    const [down, across] = [blocksOf(rows, blockRows), blocksOf(columns, blockColumns)];
+    const perRow = blocksAlong(width, blockColumns);
+    const [down, across] = [blocksAlong(rows, blockRows), blocksAlong(columns, blockColumns)];
     const first = (blockRows === undefined ? 0 : row / blockRows) * perRow;
     const left = blockColumns === undefined ? 0 : column / blockColumns;
     return byteRuns((first + left) * size, across * size, down, perRow * size);

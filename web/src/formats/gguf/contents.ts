@@ -37,7 +37,7 @@ export type ValueTypeName =
   | 'f64';
 
 /** A type of numbers, by the methods of DataView. */
-function numbers(
+function numberType(
   name: ValueTypeName,
   bytes: number,
   method: 'Uint8' | 'Int8' | 'Uint16' | 'Int16' | 'Uint32' | 'Int32' | 'Float32' | 'Float64',
@@ -52,7 +52,7 @@ function numbers(
 }
 
 /** A type of integers of 64 bits. A value is a number if that is exact, else a bigint. */
-function integers(name: ValueTypeName, method: 'BigUint64' | 'BigInt64'): ValueType {
+function integerType(name: ValueTypeName, method: 'BigUint64' | 'BigInt64'): ValueType {
   return {
     name,
     bytes: 8,
@@ -67,13 +67,13 @@ function integers(name: ValueTypeName, method: 'BigUint64' | 'BigInt64'): ValueT
 
 /** Types of values, in the order of their numbers. */
 export const valueTypes: readonly ValueType[] = [
-  numbers('u8', 1, 'Uint8'),
-  numbers('i8', 1, 'Int8'),
-  numbers('u16', 2, 'Uint16'),
-  numbers('i16', 2, 'Int16'),
-  numbers('u32', 4, 'Uint32'),
-  numbers('i32', 4, 'Int32'),
-  numbers('f32', 4, 'Float32'),
+  numberType('u8', 1, 'Uint8'),
+  numberType('i8', 1, 'Int8'),
+  numberType('u16', 2, 'Uint16'),
+  numberType('i16', 2, 'Int16'),
+  numberType('u32', 4, 'Uint32'),
+  numberType('i32', 4, 'Int32'),
+  numberType('f32', 4, 'Float32'),
   {
     name: 'bool',
     bytes: 1,
@@ -82,9 +82,9 @@ export const valueTypes: readonly ValueType[] = [
   },
   { name: 'string', bytes: 8 },
   { name: 'array', bytes: 12 },
-  integers('u64', 'BigUint64'),
-  integers('i64', 'BigInt64'),
-  numbers('f64', 8, 'Float64'),
+  integerType('u64', 'BigUint64'),
+  integerType('i64', 'BigInt64'),
+  numberType('f64', 8, 'Float64'),
 ];
 
 /** A key and its value as stored. */
@@ -101,7 +101,7 @@ export const defaultAlignment = 32;
 export const alignedTo = (size: number, alignment: number) => Math.ceil(size / alignment) * alignment;
 
 /** Bytes that a tensor takes in a file, with its padding. */
-export const storedSize = (bytes: number) => alignedTo(bytes, defaultAlignment);
+export const paddedSize = (bytes: number) => alignedTo(bytes, defaultAlignment);
 
 // ------------------------------------------------------------------------------------------------------------------------ tensors
 

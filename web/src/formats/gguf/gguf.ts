@@ -3,7 +3,7 @@ import { blockTypes } from '../../core/blocks.js';
 import type { Format, Mixtures, OpenFile, OpenModel } from '../format.js';
 import { readStatistics } from '../read-statistics.js';
 import { inFile } from '../shards.js';
-import { storedSize } from './contents.js';
+import { paddedSize } from './contents.js';
 import { type GgufHeader, readGguf } from './header.js';
 import { categoryOf } from './mixture.js';
 import { withScales } from './nvfp4.js';
@@ -49,7 +49,7 @@ const endWeight = 8;
 export const mixtures: Mixtures = {
   to: 'Q4_K_M',
   types: (to) => (to === 'copy' ? undefined : mixedTypes),
-  stored: storedSize,
+  stored: paddedSize,
   weight(name) {
     const category = categoryOf(name);
     return category === 'output' || category === 'embedding' ? endWeight : 1;

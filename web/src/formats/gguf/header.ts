@@ -269,7 +269,7 @@ interface TensorEntry extends GgufTensor {
   readonly position: number;
 }
 
-async function readTensor(reader: HeaderReader, index: number, names: Set<string>): Promise<TensorEntry> {
+async function tensorEntry(reader: HeaderReader, index: number, names: Set<string>): Promise<TensorEntry> {
   const position = reader.position;
   const name = await reader.name(`the name of tensor ${index}`);
   reader.tensor = name;
@@ -336,7 +336,7 @@ export async function readGguf(source: ByteSource): Promise<GgufHeader> {
   const names = new Set<string>();
   const entries: TensorEntry[] = [];
   for (let i = 0; i < tensorCount; i++) {
-    entries.push(await readTensor(reader, i, names));
+    entries.push(await tensorEntry(reader, i, names));
     reader.tensor = undefined;
   }
 

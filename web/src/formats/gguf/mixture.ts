@@ -63,7 +63,7 @@ function is70B(architecture: unknown, layers: number, grouped: boolean): boolean
   }
 }
 
-function modelOf({ metadata, tensors }: Header): Model {
+function mixtureFacts({ metadata, tensors }: Header): Model {
   const architecture = metadata['general.architecture'];
   const number = (key: string): number | undefined => {
     // llama.cpp does not read these for a vision encoder.
@@ -95,7 +95,7 @@ function isImportant(layer: number, layers: number): boolean {
 }
 
 /** Number of the layer in a name, or -1. llama.cpp reads it with scanf, so spaces and a sign may precede it. */
-export function layerOf(name: string): number {
+export function layerNumber(name: string): number {
   return Number(/^blk\.\s*([-+]?\d+)/.exec(name)?.[1] ?? -1);
 }
 
@@ -124,7 +124,7 @@ export class Mixture {
     fileType: FileType,
     private readonly hasImportance: boolean,
   ) {
-    this.model = modelOf(header);
+    this.model = mixtureFacts(header);
     const names = new Set(fileType === 'NVFP4' ? header.tensors.map(({ name }) => name) : []);
     // Weights in NVFP4 already have scales of their own.
     for (const { name, dtype } of header.tensors) if (dtype === 'NVFP4') names.delete(partName(name, scalePart));
@@ -150,7 +150,7 @@ export class Mixture {
   /** Type of a tensor that is neither output nor embedding. */
   private typeIn(category: Category | undefined, name: string): TargetType {
     // In models with experts, read the layer from the name instead of counting.
-    const layer = (seen: number) => (this.model.experts > 1 ? layerOf(name) : seen);
+    const layer = (seen: number) => (this.model.experts > 1 ? layerNumber(name) : seen);
     switch (category) {
       case 'value':
         return this.value(this.valuesSeen++);

@@ -104,7 +104,7 @@ export const u32Pair = (name: string, value: number): GgufPair => pairOf({ name,
 const mostElements = 64;
 
 /** Metadata as a reader of the pairs gives it, with long arrays cut. */
-export function metadataOf(keys: readonly GgufKey[]): Record<string, MetadataValue> {
+export function ggufMetadata(keys: readonly GgufKey[]): Record<string, MetadataValue> {
   const metadata = Object.create(null) as Record<string, MetadataValue>;
   for (const { name, type, value } of keys) {
     if (!type.endsWith('[]')) metadata[name] = value as MetadataScalar | string;

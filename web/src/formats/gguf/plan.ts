@@ -17,7 +17,7 @@ import { WeightStatistics } from '../weight-statistics.js';
 import { type GgufPair, type GgufTensor, ggmlType } from './contents.js';
 import { edited } from './edits.js';
 import type { GgufHeader } from './header.js';
-import { fallback, layerOf, Mixture } from './mixture.js';
+import { fallback, layerNumber, Mixture } from './mixture.js';
 import { checkScaled, type ScaledWeight, scaledWeights, scalePart } from './nvfp4.js';
 import type { GgufChoices } from './options.js';
 import { pairOf, u32Pair, withoutSplits } from './pairs.js';
@@ -27,7 +27,7 @@ import { type Choice, planResult, type ResultTensor } from './result.js';
 import { aliases, type FileType, fileTypes, type GgufTarget, isCastType, type TargetType } from './targets.js';
 
 /** True for weights that are codes and can be restored. */
-const isCoded = (dtype: string) => isBlockType(dtype) || dtype === 'NVFP4';
+const isCodedWeight = (dtype: string) => isBlockType(dtype) || dtype === 'NVFP4';
 
 /**
  * Fails if a tensor cannot be converted. @param scaled the weight, if it is in NVFP4 and its scale fits
@@ -46,10 +46,10 @@ function checkConvertible(
   if (dtype === 'NVFP4' && scaled === undefined) {
     fail('its scale is not a float32 for each matrix', keepHint);
   }
-  if (!isCastType(dtype) && !isCoded(dtype)) {
+  if (!isCastType(dtype) && !isCodedWeight(dtype)) {
     fail(`${dtype} cannot be converted to ${type}`, keepHint);
   }
-  if (!isCastType(type) && isCoded(dtype) && !requantize) {
+  if (!isCastType(type) && isCodedWeight(dtype) && !requantize) {
     fail(`it is quantized already, as ${dtype}`, {
       kind: 'try',
       option: mention('requantize', true),
@@ -151,7 +151,7 @@ interface Sourced {
 
 /** The tensors in the order of the result, without pruned layers: sorted by layer and name; with `keepSplit`, in the order of the files. */
 function inResultOrder(tensors: readonly Sourced[], choices: GgufChoices) {
-  const placed = tensors.map((one) => ({ ...one, layer: layerOf(one.tensor.name) }));
+  const placed = tensors.map((one) => ({ ...one, layer: layerNumber(one.tensor.name) }));
   if (choices.keepSplit === true)
     placed.sort(({ tensor: a }, { tensor: b }) => (a.file ?? 0) - (b.file ?? 0) || a.byteOffset - b.byteOffset);
   else placed.sort((a, b) => a.layer - b.layer || compareNames(a.tensor.name, b.tensor.name));

@@ -14,7 +14,7 @@ import type { Reason } from '../reason.js';
 import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
 import type { WeightMoments } from '../statistics.js';
 import { convertedLogical, keptLogical } from '../tensors.js';
-import { defaultAlignment, type GgufPair, type GgufTensor, ggmlBytes, ggmlType, storedSize } from './contents.js';
+import { defaultAlignment, type GgufPair, type GgufTensor, ggmlBytes, ggmlType, paddedSize } from './contents.js';
 import { type LayoutOptions, layoutGguf } from './layout.js';
 import type { GgufChoices } from './options.js';
 import { mostSplits, splitPairs } from './pairs.js';
@@ -81,8 +81,8 @@ export interface ResultLayout extends Omit<LayoutOptions, 'fixAlignment'> {
 const extension = '.gguf';
 
 /** Bytes of each tensor in the result. */
-function sizesOf(results: readonly ResultTensor[]): number[] {
-  return results.map(({ type, shape }) => storedSize(ggmlBytes(ggmlType(type), shape) ?? 0));
+function tensorSizes(results: readonly ResultTensor[]): number[] {
+  return results.map(({ type, shape }) => paddedSize(ggmlBytes(ggmlType(type), shape) ?? 0));
 }
 
 /**
@@ -103,7 +103,7 @@ function fileBegins(results: readonly ResultTensor[], choices: ResultLayout['cho
       throw rangeError('keepSplit', without('pruneLayers'), true, { kind: 'because', message });
     });
   }
-  const sizes = sizesOf(results);
+  const sizes = tensorSizes(results);
   if (choices.splitTensors !== undefined) {
     return shardsOf(sizes, Number.POSITIVE_INFINITY, choices.splitTensors, mostSplits);
   }
@@ -174,7 +174,7 @@ export function planResult(
     }
     if (unfit !== undefined) tensors[index] = { ...(tensors[index] as PlannedTensor), unfit };
   }
-  notes.push(...searchNotes(results, choices.search), ...largeNote(choices, results, sizesOf(results)));
+  notes.push(...searchNotes(results, choices.search), ...largeNote(choices, results, tensorSizes(results)));
   return { format: 'gguf', files, tensors, notes, sidecars: [] };
 }
 

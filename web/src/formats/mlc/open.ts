@@ -35,7 +35,7 @@ function indexError(message: string, tensor?: string): never {
   throw new ScalepointError('BAD_FILE', `index: ${message}`, { tensor });
 }
 
-function fieldsOf(value: unknown, what: string): Fields {
+function objectFields(value: unknown, what: string): Fields {
   const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
   return isObject ? (value as Fields) : indexError(`${what} is not an object`);
 }
@@ -49,7 +49,7 @@ function wholeField(fields: Fields, name: string, what: string): number {
   return indexError(`${name} of ${what} is not a whole number`);
 }
 
-function textField(fields: Fields, name: string, what: string): string {
+function stringField(fields: Fields, name: string, what: string): string {
   const value = fieldOf(fields, name);
   return typeof value === 'string' ? value : indexError(`${name} of ${what} is not a text`);
 }
@@ -64,14 +64,14 @@ function listField(fields: Fields, name: string, what: string, most: number): re
 
 /** An array of a shard. */
 function shardArray(value: unknown, file: number, shard: string, size: number): SourceTensor {
-  const fields = fieldsOf(value, `an array of ${quoted(shard)}`);
-  const name = textField(fields, 'name', `an array of ${quoted(shard)}`);
+  const fields = objectFields(value, `an array of ${quoted(shard)}`);
+  const name = stringField(fields, 'name', `an array of ${quoted(shard)}`);
   const what = quoted(name);
   const shape = listField(fields, 'shape', what, mostDimensions);
   if (!shape.every((n) => Number.isSafeInteger(n) && (n as number) >= 0))
     indexError(`the shape of ${what} is wrong`, name);
-  const dtype = textField(fields, 'dtype', what);
-  const format = textField(fields, 'format', what);
+  const dtype = stringField(fields, 'dtype', what);
+  const format = stringField(fields, 'format', what);
   const known = Object.hasOwn(types, dtype) ? types[dtype] : undefined;
   if (known === undefined) return indexError(`the type ${quoted(dtype)} of ${what} is not known`, name);
   // float32 is stored as bfloat16 unless it is raw.
@@ -95,7 +95,7 @@ export async function openMlc(files: readonly OpenFile[], open: OpenInput): Prom
   let index: Fields;
   try {
     const text = new TextDecoder('utf-8', { fatal: true }).decode(await source.read(0, source.size));
-    index = fieldsOf(JSON.parse(text), 'it');
+    index = objectFields(JSON.parse(text), 'it');
   } catch (error) {
     if (error instanceof ScalepointError) throw error;
     return indexError('it is not JSON');
@@ -113,8 +113,8 @@ export async function openMlc(files: readonly OpenFile[], open: OpenInput): Prom
   };
   try {
     for (const [file, record] of shards.entries()) {
-      const shard = fieldsOf(record, 'a file');
-      const name = textField(shard, 'dataPath', 'a file');
+      const shard = objectFields(record, 'a file');
+      const name = stringField(shard, 'dataPath', 'a file');
       // A name in the same folder, on any system.
       const isPlain = name !== '' && !/[/\\:]|\.\./.test(name) && ![...name].some((c) => c < ' ' || c === '\x7f');
       if (!isPlain) indexError(`the file name ${quoted(name)} is not a plain name`);
@@ -124,7 +124,7 @@ export async function openMlc(files: readonly OpenFile[], open: OpenInput): Prom
       const source = known ?? (await besideFile(input, open, ofType('tensor-cache.json with its files'))(name));
       if (known === undefined) opened.push(source);
       sources.push(source);
-      checksums.push(Object.hasOwn(shard, 'md5sum') ? textField(shard, 'md5sum', quoted(name)) : undefined);
+      checksums.push(Object.hasOwn(shard, 'md5sum') ? stringField(shard, 'md5sum', quoted(name)) : undefined);
       const size = wholeField(shard, 'nbytes', quoted(name));
       if (source.size !== size) indexError(`${quoted(name)} has ${source.size} bytes, and the index says ${size}`);
       const own = listField(shard, 'records', quoted(name), mostArrays).map((one) => shardArray(one, file, name, size));

@@ -7,7 +7,7 @@ export const legacyMagic: readonly number[] = [
 
 const zipMagic: readonly number[] = [0x50, 0x4b, 0x03, 0x04];
 
-const startsWith = (head: Uint8Array, bytes: readonly number[]) => bytes.every((byte, i) => head[i] === byte);
+const beginsWith = (head: Uint8Array, bytes: readonly number[]) => bytes.every((byte, i) => head[i] === byte);
 
 /** The name of the first file of a zip archive, as far as it is there. */
 function firstName(head: Uint8Array): string {
@@ -34,10 +34,10 @@ export const pytorchSignature = {
   isLastChoice: true,
   /** The old form, and archives that begin with the pickle, as torch.save writes them. */
   sniff: (head: Uint8Array) =>
-    startsWith(head, legacyMagic) || (startsWith(head, zipMagic) && /(^|\/)data\.pkl$/.test(firstName(head))),
+    beginsWith(head, legacyMagic) || (beginsWith(head, zipMagic) && /(^|\/)data\.pkl$/.test(firstName(head))),
   /** Other archives and pickles, unless they hold arrays of numpy. The reader says what is wrong. */
   resembles(head: Uint8Array) {
-    if (startsWith(head, zipMagic)) return !/\.npy$/.test(firstName(head));
+    if (beginsWith(head, zipMagic)) return !/\.npy$/.test(firstName(head));
     return head[0] === 0x80 && (head[1] as number) >= 2 && (head[1] as number) <= 5;
   },
   index: { name: 'pytorch_model.bin.index.json', sniff: isPytorchIndex },

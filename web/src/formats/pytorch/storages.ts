@@ -32,7 +32,7 @@ function unfinished(byteOffset: number): never {
 const atOnce = 32;
 
 /** The bytes of a small entry. */
-async function contentOf(source: ByteSource, place: PlacedEntry, most: number): Promise<Uint8Array<ArrayBuffer>> {
+async function entryContent(source: ByteSource, place: PlacedEntry, most: number): Promise<Uint8Array<ArrayBuffer>> {
   const { name, size, at } = place.entry;
   if (size > most) badFile(`${quoted(name)} has ${size} bytes, more than the ${most} allowed`, at);
   if (place.entry.method === 0) return source.read(place.begin, place.begin + size);
@@ -85,12 +85,12 @@ async function openArchive(file: ByteSource): Promise<SavedFile> {
 
   // Read it.
   const order = places.get(`${folder}byteorder`);
-  const byteOrder = order && new TextDecoder().decode(await contentOf(file, order, 16));
+  const byteOrder = order && new TextDecoder().decode(await entryContent(file, order, 16));
   if (byteOrder !== undefined && byteOrder !== 'little' && byteOrder !== 'big') {
     badFile(`the byte order ${quoted(byteOrder)} is unknown`, (order as PlacedEntry).entry.at);
   }
   const place = places.get(main.name) as PlacedEntry;
-  const bytes = await contentOf(file, place, mostPickleBytes);
+  const bytes = await entryContent(file, place, mostPickleBytes);
   const { value, end } = pickleIn(bytes, place.begin) ?? unfinished(place.begin + bytes.length);
   if (end !== bytes.length) badFile('pickle: more bytes follow its end', place.begin + end);
   /** Packed storages, each once. */
