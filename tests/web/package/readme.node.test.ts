@@ -10,7 +10,7 @@ import { describe, expect, it } from 'vitest';
 import { budgets } from '../../../scripts/check_size.mjs';
 import { anchorOf } from '../../../web/demo/guide/build.mjs';
 import { isReleased } from '../../../web/demo/shared/install.mjs';
-import { architectureNames } from '../../../web/src/architectures/huggingface/architectures.js';
+import { architectureNames } from '../../../web/src/architectures/families/index.js';
 import { bestTable } from '../../bench/tables.mjs';
 import { environments } from '../../consumers/matrix.mjs';
 

@@ -10,6 +10,11 @@ export interface Weight {
 }
 export type Weights = ReadonlyMap<string, Weight>;
 
+/** Pairs of names and values in the order of their names, to compare them in any order. A name that occurs twice stays twice. */
+export function byName<T extends readonly unknown[]>(pairs: readonly T[]): T[] {
+  return [...pairs].sort(([a], [b]) => (String(a) < String(b) ? -1 : 1));
+}
+
 /** A folder in memory. `files` are JSON values, or text or bytes as they stand. */
 export function folderOf(
   weights: Weights,

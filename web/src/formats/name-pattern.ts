@@ -64,14 +64,14 @@ function complement(ranges: readonly number[]): number[] {
   return next > 0xffff ? rest : [...rest, next, 0xffff];
 }
 
-function holdsCode({ ranges, isNegated }: CodeSet, code: number): boolean {
+function has({ ranges, isNegated }: CodeSet, code: number): boolean {
   for (let i = 0; i < ranges.length; i += 2) {
     if (code >= (ranges[i] as number) && code <= (ranges[i + 1] as number)) return !isNegated;
   }
   return isNegated;
 }
 
-const isWord = (code: number) => holdsCode({ ranges: word, isNegated: false }, code);
+const isWord = (code: number) => has({ ranges: word, isNegated: false }, code);
 
 const twice = (code: number) => [code, code];
 
@@ -455,7 +455,7 @@ export class NamePattern {
     const seeds = position.readers.filter((state) => {
       const set = sets[state] as CodeSet;
       visits += set.ranges.length >> 1;
-      return holdsCode(set, code);
+      return has(set, code);
     });
     if (!this.work.visit(visits)) throw this.#wrong(tooManyVisits);
     const before = this.#position(seeds, false, right, left);

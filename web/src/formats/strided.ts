@@ -150,9 +150,9 @@ export class StridedReader {
     const ahead = gap <= smallGap ? windowBytes : Math.min(span, windowBytes);
     // Elements of eight bytes are two words.
     const unit = Math.min(size, 4);
-    const to = wordsIn(target, unit);
+    const to = wordsOf(target, unit);
     let window: Window = { begin: 0, bytes: new Uint8Array(0) };
-    let words = wordsIn(window.bytes, unit);
+    let words = wordsOf(window.bytes, unit);
     const [step, row] = [fastest.from / unit, fastest.to / unit];
     const index = others.map(() => 0);
     let [lineFrom, lineTo] = [origin, 0];
@@ -161,7 +161,7 @@ export class StridedReader {
         const at = lineFrom + i * fastest.from;
         if (at < window.begin || at + size > window.begin + window.bytes.length) {
           window = await this.#window(at, ahead, window);
-          words = wordsIn(window.bytes, unit);
+          words = wordsOf(window.bytes, unit);
         }
         // Elements left in the window.
         const bytesLeft = window.begin + window.bytes.length - at - size;
@@ -202,7 +202,7 @@ export class StridedReader {
 }
 
 /** Bytes that begin where their buffer does, as words of 1, 2 or 4 bytes. */
-function wordsIn(bytes: Uint8Array<ArrayBuffer>, unit: number): Uint8Array | Uint16Array | Uint32Array {
+function wordsOf(bytes: Uint8Array<ArrayBuffer>, unit: number): Uint8Array | Uint16Array | Uint32Array {
   const length = Math.floor(bytes.length / unit);
   if (unit === 4) return new Uint32Array(bytes.buffer, 0, length);
   return unit === 2 ? new Uint16Array(bytes.buffer, 0, length) : bytes;

@@ -2,6 +2,7 @@
 // written by hand from the classes.
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
+import { defaultsOf } from '../../../../web/src/architectures/families/index.js';
 import { Config } from '../../../../web/src/architectures/huggingface/config.js';
 import { convertHuggingface } from '../../../../web/src/architectures/huggingface/convert.js';
 import { fileOf, folderOf, type Weights } from '../../support/recipes.js';
@@ -195,12 +196,13 @@ describe('defaults', () => {
   });
 
   it.each(Object.entries(large))('of %s for sizes', (architecture, sizes) => {
-    const config = new Config({ architectures: [architecture] });
+    const config = new Config({ architectures: [architecture] }, defaultsOf);
     for (const [key, value] of Object.entries(sizes)) expect([key, config.get(key)]).toEqual([key, value]);
   });
 
   it('give way to what the file states, in text_config too', () => {
-    const config = new Config({ architectures: ['Gemma3ForConditionalGeneration'], text_config: { head_dim: 64 } });
+    const keys = { architectures: ['Gemma3ForConditionalGeneration'], text_config: { head_dim: 64 } };
+    const config = new Config(keys, defaultsOf);
     expect([config.whole('head_dim'), config.whole('hidden_size'), config.stated('hidden_size')]).toEqual([
       64,
       2304,
@@ -208,7 +210,7 @@ describe('defaults', () => {
     ]);
     expect(config.assumed).toEqual(['hidden_size 2304']);
     for (const name of ['constructor', '__proto__', 'toString', 7, null])
-      expect(new Config({ architectures: [name] }).get('hidden_size')).toBeUndefined();
+      expect(new Config({ architectures: [name] }, defaultsOf).get('hidden_size')).toBeUndefined();
   });
 
   it('of another base stand in rope_parameters, too', async () => {

@@ -292,13 +292,7 @@ describe('keys and tensors', () => {
     expect([...values!]).toEqual([...Array(4).fill(1), ...Array(12).fill(Math.fround(1e30))]);
     const tokenizer = keys.filter(({ name }) => name.startsWith('tokenizer.ggml.'));
     expect(tokenizer.map(({ name }) => name.slice('tokenizer.ggml.'.length))).toEqual([
-      'model',
-      'tokens',
-      'scores',
-      'token_type',
-      'merges',
-      'add_space_prefix',
-      'add_bos_token',
+      ...['model', 'tokens', 'scores', 'token_type', 'merges', 'add_bos_token', 'add_space_prefix'],
     ]);
     const of = (name: string) => tokenizer.find((key) => key.name.endsWith(name))!.value as readonly unknown[];
     expect(of('ggml.model')).toBe('gemma4');

@@ -1,6 +1,7 @@
 // Folders whose files hold values that nobody expects: each conversion works or fails with a typed error.
 import { describe, expect, it } from 'vitest';
-import { architectureNames, convertHuggingface } from '../../../../web/src/architectures/huggingface/convert.js';
+import { architectureNames } from '../../../../web/src/architectures/families/index.js';
+import { convertHuggingface } from '../../../../web/src/architectures/huggingface/convert.js';
 import { convertTower } from '../../../../web/src/architectures/huggingface/vision/convert.js';
 import type { Conversion, Folder } from '../../../../web/src/architectures/recipe.js';
 import { folderOf, type Weights } from '../../support/recipes.js';

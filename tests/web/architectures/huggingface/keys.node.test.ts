@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { convertHuggingface } from '../../../../web/src/architectures/huggingface/convert.js';
 import type { Conversion } from '../../../../web/src/architectures/recipe.js';
-import { folderOf, type Weights } from '../../support/recipes.js';
+import { byName, folderOf, type Weights } from '../../support/recipes.js';
 import {
   bertWeights,
   decoderConfig,
@@ -53,14 +53,17 @@ const headLengths = (a: string, length: number) => [
   [`${a}.attention.value_length`, length],
 ];
 
-describe('keys in the order of the converter', () => {
+describe('keys of the converter', () => {
   it('llama', async () => {
     const result = await converted(decoderWeights(), decoderConfig('LlamaForCausalLM'));
-    expect(modelKeys(result)).toEqual([
-      ...general('llama'),
-      ...common('llama'),
-      ['llama.vocab_size', 264],
-      ['llama.rope.dimension_count', 16],
+    expect(byName(modelKeys(result))).toEqual(
+      byName([...general('llama'), ...common('llama'), ['llama.vocab_size', 264], ['llama.rope.dimension_count', 16]]),
+    );
+    // All architectures have one order.
+    expect(modelKeys(result).map(([name]) => String(name).replace('llama.', ''))).toEqual([
+      ...['general.architecture', 'general.type', 'general.name', 'block_count', 'context_length', 'embedding_length'],
+      ...['feed_forward_length', 'vocab_size', 'attention.head_count', 'attention.head_count_kv'],
+      ...['attention.layer_norm_rms_epsilon', 'rope.dimension_count', 'rope.freq_base'],
     ]);
     expect(typeOf(result, 'llama.rope.freq_base')).toBe('f32');
     expect(typeOf(result, 'llama.attention.layer_norm_rms_epsilon')).toBe('f32');
@@ -70,12 +73,14 @@ describe('keys in the order of the converter', () => {
   it('llama with heads of its own length, and as many key heads as heads', async () => {
     const config = decoderConfig('MistralForCausalLM', { head_dim: 24, num_key_value_heads: null });
     const result = await converted(decoderWeights({ head: 24, keyHeads: 4 }), config);
-    expect(modelKeys(result).slice(3)).toEqual([
-      ...common('llama').map(([name, value]) => [name, String(name).endsWith('_kv') ? 4 : value]),
-      ...headLengths('llama', 24),
-      ['llama.vocab_size', 264],
-      ['llama.rope.dimension_count', 24],
-    ]);
+    expect(byName(modelKeys(result).slice(3))).toEqual(
+      byName([
+        ...common('llama').map(([name, value]) => [name, String(name).endsWith('_kv') ? 4 : value]),
+        ...headLengths('llama', 24),
+        ['llama.vocab_size', 264],
+        ['llama.rope.dimension_count', 24],
+      ]),
+    );
   });
 
   it('rotary scaling: linear and yarn have keys, Llama 3 has a tensor', async () => {
@@ -83,29 +88,35 @@ describe('keys in the order of the converter', () => {
       converted(decoderWeights(), decoderConfig('LlamaForCausalLM', { rope_scaling }));
     const ropeKeys = (result: Conversion) =>
       modelKeys(result).filter(([name]) => String(name).includes('.rope.scaling'));
-    expect(ropeKeys(await scaled({ type: 'linear', factor: 2 }))).toEqual([
-      ['llama.rope.scaling.type', 'linear'],
-      ['llama.rope.scaling.factor', 2],
-    ]);
+    expect(byName(ropeKeys(await scaled({ type: 'linear', factor: 2 })))).toEqual(
+      byName([
+        ['llama.rope.scaling.type', 'linear'],
+        ['llama.rope.scaling.factor', 2],
+      ]),
+    );
     expect(
-      ropeKeys(
-        await scaled({
-          rope_type: 'yarn',
-          factor: 4,
-          original_max_position_embeddings: 32,
-          attention_factor: 0.5,
-          beta_fast: 16,
-          beta_slow: 2,
-        }),
+      byName(
+        ropeKeys(
+          await scaled({
+            rope_type: 'yarn',
+            factor: 4,
+            original_max_position_embeddings: 32,
+            attention_factor: 0.5,
+            beta_fast: 16,
+            beta_slow: 2,
+          }),
+        ),
       ),
-    ).toEqual([
-      ['llama.rope.scaling.type', 'yarn'],
-      ['llama.rope.scaling.factor', 4],
-      ['llama.rope.scaling.original_context_length', 32],
-      ['llama.rope.scaling.yarn_attn_factor', 0.5],
-      ['llama.rope.scaling.yarn_beta_fast', 16],
-      ['llama.rope.scaling.yarn_beta_slow', 2],
-    ]);
+    ).toEqual(
+      byName([
+        ['llama.rope.scaling.type', 'yarn'],
+        ['llama.rope.scaling.factor', 4],
+        ['llama.rope.scaling.original_context_length', 32],
+        ['llama.rope.scaling.yarn_attn_factor', 0.5],
+        ['llama.rope.scaling.yarn_beta_fast', 16],
+        ['llama.rope.scaling.yarn_beta_slow', 2],
+      ]),
+    );
     const llama3 = await scaled({ rope_type: 'llama3' });
     expect(ropeKeys(llama3)).toEqual([]);
     expect(llama3.tensors[0]).toMatchObject({ name: 'rope_freqs.weight', shape: [8], sources: [], float32: true });
@@ -137,14 +148,16 @@ describe('keys in the order of the converter', () => {
     const weights = decoderWeights({ experts: { count: 4, router: 'block_sparse_moe.gate', names } });
     const config = decoderConfig('MixtralForCausalLM', { num_local_experts: 4, num_experts_per_tok: 2 });
     const result = await converted(weights, config);
-    expect(modelKeys(result)).toEqual([
-      ...general('llama'),
-      ...common('llama'),
-      ['llama.expert_count', 4],
-      ['llama.expert_used_count', 2],
-      ['llama.vocab_size', 264],
-      ['llama.rope.dimension_count', 16],
-    ]);
+    expect(byName(modelKeys(result))).toEqual(
+      byName([
+        ...general('llama'),
+        ...common('llama'),
+        ['llama.expert_count', 4],
+        ['llama.expert_used_count', 2],
+        ['llama.vocab_size', 264],
+        ['llama.rope.dimension_count', 16],
+      ]),
+    );
     expect(find(result, 'blk.1.ffn_gate_inp.weight')).toMatchObject({ shape: [4, 64], float32: true });
     const source = (n: string) => [0, 1, 2, 3].map((e) => `model.layers.1.block_sparse_moe.experts.${e}.${n}.weight`);
     expect(find(result, 'blk.1.ffn_gate_exps.weight')).toEqual({
@@ -158,30 +171,29 @@ describe('keys in the order of the converter', () => {
 
   it('SmolLM3', async () => {
     const result = await converted(decoderWeights(), decoderConfig('SmolLM3ForCausalLM', { rope_theta: 5e6 }));
-    expect(modelKeys(result)).toEqual([
-      ...general('smollm3'),
-      ...common('smollm3', 5e6),
-      ['smollm3.vocab_size', 264],
-      ['smollm3.rope.dimension_count', 16],
-    ]);
+    expect(byName(modelKeys(result))).toEqual(
+      byName([
+        ...general('smollm3'),
+        ...common('smollm3', 5e6),
+        ['smollm3.vocab_size', 264],
+        ['smollm3.rope.dimension_count', 16],
+      ]),
+    );
     expect(find(result, 'blk.0.attn_k.weight')?.permuteHeads).toBe(2);
   });
 
   it('Qwen2, Qwen3 and Qwen3 with experts', async () => {
     const biases = ['q_proj', 'k_proj', 'v_proj'];
     const qwen2 = await converted(decoderWeights({ biases }), decoderConfig('Qwen2ForCausalLM'));
-    expect(modelKeys(qwen2)).toEqual([...general('qwen2'), ...common('qwen2')]);
+    expect(byName(modelKeys(qwen2))).toEqual(byName([...general('qwen2'), ...common('qwen2')]));
     const qwen3 = await converted(
       decoderWeights({ head: 128, headNorms: true }),
       decoderConfig('Qwen3ForCausalLM', { vocab_size: undefined }),
       { 'modules.json': [{ type: 'a.Pooling', path: '1' }], '1/config.json': { pooling_mode_lasttoken: true } },
     );
-    expect(modelKeys(qwen3)).toEqual([
-      ...general('qwen3'),
-      ...common('qwen3'),
-      ...headLengths('qwen3', 128),
-      ['qwen3.pooling_type', 3],
-    ]);
+    expect(byName(modelKeys(qwen3))).toEqual(
+      byName([...general('qwen3'), ...common('qwen3'), ...headLengths('qwen3', 128), ['qwen3.pooling_type', 3]]),
+    );
     const names = (e: number) => ['gate', 'up', 'down'].map((n) => `mlp.experts.${e}.${n}_proj`);
     const moe = await converted(
       decoderWeights({ headNorms: true, experts: { count: 3, router: 'mlp.gate', names } }),
@@ -194,33 +206,37 @@ describe('keys in the order of the converter', () => {
         norm_topk_prob: true,
       }),
     );
-    expect(modelKeys(moe)).toEqual([
-      ...general('qwen3moe'),
-      ...common('qwen3moe').map(([name, value]) => [name, String(name).includes('feed') ? 200 : value]),
-      ['qwen3moe.expert_count', 3],
-      ['qwen3moe.expert_used_count', 2],
-      ...headLengths('qwen3moe', 16),
-      ['qwen3moe.expert_feed_forward_length', 96],
-    ]);
+    expect(byName(modelKeys(moe))).toEqual(
+      byName([
+        ...general('qwen3moe'),
+        ...common('qwen3moe').map(([name, value]) => [name, String(name).includes('feed') ? 200 : value]),
+        ['qwen3moe.expert_count', 3],
+        ['qwen3moe.expert_used_count', 2],
+        ...headLengths('qwen3moe', 16),
+        ['qwen3moe.expert_feed_forward_length', 96],
+      ]),
+    );
   });
 
-  it('Gemma 2 begins with the context', async () => {
+  it('Gemma 2', async () => {
     const config = decoderConfig('Gemma2ForCausalLM', { head_dim: 16, query_pre_attn_scalar: 16 });
     const result = await converted(decoderWeights({ gemma: true }), config);
-    expect(modelKeys(result)).toEqual([
-      ...general('gemma2'),
-      ['gemma2.context_length', 128],
-      ['gemma2.embedding_length', 64],
-      ['gemma2.block_count', 3],
-      ['gemma2.feed_forward_length', 96],
-      ['gemma2.attention.head_count', 4],
-      ['gemma2.attention.head_count_kv', 2],
-      ['gemma2.attention.layer_norm_rms_epsilon', 1e-5],
-      ...headLengths('gemma2', 16),
-      ['gemma2.attn_logit_softcapping', 50],
-      ['gemma2.final_logit_softcapping', 30],
-      ['gemma2.attention.sliding_window', 4096],
-    ]);
+    expect(byName(modelKeys(result))).toEqual(
+      byName([
+        ...general('gemma2'),
+        ['gemma2.context_length', 128],
+        ['gemma2.embedding_length', 64],
+        ['gemma2.block_count', 3],
+        ['gemma2.feed_forward_length', 96],
+        ['gemma2.attention.head_count', 4],
+        ['gemma2.attention.head_count_kv', 2],
+        ['gemma2.attention.layer_norm_rms_epsilon', 1e-5],
+        ...headLengths('gemma2', 16),
+        ['gemma2.attn_logit_softcapping', 50],
+        ['gemma2.final_logit_softcapping', 30],
+        ['gemma2.attention.sliding_window', 4096],
+      ]),
+    );
   });
 
   it('Gemma 3, whose config may leave much out', async () => {
@@ -237,22 +253,24 @@ describe('keys in the order of the converter', () => {
     named.set('vision_tower.vision_model.embeddings.patch_embedding.weight', weights.get('model.norm.weight')!);
     named.set('multi_modal_projector.mm_input_projection_weight', weights.get('model.norm.weight')!);
     const result = await converted(named, { architectures: ['Gemma3ForConditionalGeneration'], text_config: text });
-    expect(modelKeys(result)).toEqual([
-      ...general('gemma3'),
-      ['gemma3.block_count', 3],
-      ['gemma3.context_length', 131072],
-      ['gemma3.embedding_length', 64],
-      ['gemma3.feed_forward_length', 96],
-      ['gemma3.attention.head_count', 8],
-      ['gemma3.attention.head_count_kv', 4],
-      ['gemma3.rope.scaling.type', 'linear'],
-      ['gemma3.rope.scaling.factor', 8],
-      ['gemma3.rope.freq_base', 1e6],
-      ['gemma3.rope.freq_base_swa', 10000],
-      ['gemma3.attention.layer_norm_rms_epsilon', 1e-6],
-      ...headLengths('gemma3', 256),
-      ['gemma3.attention.sliding_window', 1024],
-    ]);
+    expect(byName(modelKeys(result))).toEqual(
+      byName([
+        ...general('gemma3'),
+        ['gemma3.block_count', 3],
+        ['gemma3.context_length', 131072],
+        ['gemma3.embedding_length', 64],
+        ['gemma3.feed_forward_length', 96],
+        ['gemma3.attention.head_count', 8],
+        ['gemma3.attention.head_count_kv', 4],
+        ['gemma3.rope.scaling.type', 'linear'],
+        ['gemma3.rope.scaling.factor', 8],
+        ['gemma3.rope.freq_base', 1e6],
+        ['gemma3.rope.freq_base_swa', 10000],
+        ['gemma3.attention.layer_norm_rms_epsilon', 1e-6],
+        ...headLengths('gemma3', 256),
+        ['gemma3.attention.sliding_window', 1024],
+      ]),
+    );
     expect(result.tensors).toHaveLength(named.size - 2);
     expect(find(result, 'blk.2.attn_q_norm.weight')).toEqual({
       name: 'blk.2.attn_q_norm.weight',
@@ -272,24 +290,26 @@ describe('keys in the order of the converter', () => {
       rope_scaling: { type: 'longrope', long_factor: factors(2), short_factor: factors(1) },
     });
     const result = await converted(decoderWeights({ fused: true }), config);
-    expect(modelKeys(result)).toEqual([
-      ['general.architecture', 'phi3'],
-      // sqrt(1 + ln 32 / ln 4096) = sqrt(1 + 5/12)
-      ['phi3.rope.scaling.attn_factor', expect.closeTo(Math.sqrt(17 / 12), 12)],
-      ['general.type', 'model'],
-      ['general.name', 'tiny'],
-      ['phi3.context_length', 131072],
-      ['phi3.rope.scaling.original_context_length', 4096],
-      ['phi3.embedding_length', 64],
-      ['phi3.feed_forward_length', 96],
-      ['phi3.block_count', 3],
-      ['phi3.attention.head_count', 4],
-      ['phi3.attention.head_count_kv', 2],
-      ['phi3.attention.layer_norm_rms_epsilon', 1e-5],
-      ['phi3.rope.dimension_count', 12],
-      ['phi3.rope.freq_base', 10000],
-      ['phi3.attention.sliding_window', 0],
-    ]);
+    expect(byName(modelKeys(result))).toEqual(
+      byName([
+        ['general.architecture', 'phi3'],
+        // sqrt(1 + ln 32 / ln 4096) = sqrt(1 + 5/12)
+        ['phi3.rope.scaling.attn_factor', expect.closeTo(Math.sqrt(17 / 12), 12)],
+        ['general.type', 'model'],
+        ['general.name', 'tiny'],
+        ['phi3.context_length', 131072],
+        ['phi3.rope.scaling.original_context_length', 4096],
+        ['phi3.embedding_length', 64],
+        ['phi3.feed_forward_length', 96],
+        ['phi3.block_count', 3],
+        ['phi3.attention.head_count', 4],
+        ['phi3.attention.head_count_kv', 2],
+        ['phi3.attention.layer_norm_rms_epsilon', 1e-5],
+        ['phi3.rope.dimension_count', 12],
+        ['phi3.rope.freq_base', 10000],
+        ['phi3.attention.sliding_window', 0],
+      ]),
+    );
     const made = result.tensors.filter(({ values }) => values !== undefined);
     expect(made.map(({ name, values }) => [name, [...values!]])).toEqual([
       ['rope_factors_long.weight', factors(2)],
@@ -318,16 +338,18 @@ describe('keys in the order of the converter', () => {
       weights.set(name, some);
     const files = { 'tokenizer.json': wordTokenizer(), 'tokenizer_config.json': wordSettings };
     const bert = await converted(weights, bertConfig, files);
-    expect(modelKeys(bert)).toEqual([
-      ...general('bert'),
-      ['bert.block_count', 3],
-      ['bert.context_length', 128],
-      ['bert.embedding_length', 64],
-      ['bert.feed_forward_length', 96],
-      ['bert.attention.head_count', 4],
-      ['bert.attention.layer_norm_epsilon', 1e-12],
-      ['bert.attention.causal', false],
-    ]);
+    expect(byName(modelKeys(bert))).toEqual(
+      byName([
+        ...general('bert'),
+        ['bert.block_count', 3],
+        ['bert.context_length', 128],
+        ['bert.embedding_length', 64],
+        ['bert.feed_forward_length', 96],
+        ['bert.attention.head_count', 4],
+        ['bert.attention.layer_norm_epsilon', 1e-12],
+        ['bert.attention.causal', false],
+      ]),
+    );
     expect(find(bert, 'token_embd_norm.bias')).toEqual({
       name: 'token_embd_norm.bias',
       shape: [64],
@@ -351,18 +373,20 @@ describe('keys in the order of the converter', () => {
       },
       { ...files, 'modules.json': [{ type: 'b.Pooling', path: '1' }], '1/config.json': { pooling_mode: 'mean' } },
     );
-    expect(modelKeys(nomic)).toEqual([
-      ...general('nomic-bert'),
-      ['nomic-bert.block_count', 3],
-      ['nomic-bert.context_length', 2048],
-      ['nomic-bert.embedding_length', 64],
-      ['nomic-bert.feed_forward_length', 96],
-      ['nomic-bert.attention.head_count', 4],
-      ['nomic-bert.rope.freq_base', 1000],
-      ['nomic-bert.attention.layer_norm_epsilon', 1e-12],
-      ['nomic-bert.attention.causal', false],
-      ['nomic-bert.pooling_type', 1],
-    ]);
+    expect(byName(modelKeys(nomic))).toEqual(
+      byName([
+        ...general('nomic-bert'),
+        ['nomic-bert.block_count', 3],
+        ['nomic-bert.context_length', 2048],
+        ['nomic-bert.embedding_length', 64],
+        ['nomic-bert.feed_forward_length', 96],
+        ['nomic-bert.attention.head_count', 4],
+        ['nomic-bert.rope.freq_base', 1000],
+        ['nomic-bert.attention.layer_norm_epsilon', 1e-12],
+        ['nomic-bert.attention.causal', false],
+        ['nomic-bert.pooling_type', 1],
+      ]),
+    );
   });
 });
 

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { Config } from '../../../../web/src/architectures/huggingface/config.js';
 import { parseSentencePiece } from '../../../../web/src/architectures/huggingface/protobuf.js';
 import type { Conversion } from '../../../../web/src/architectures/recipe.js';
+import { byName } from '../../support/recipes.js';
 import { bytePieces, message, number, type Piece, sentencePieceFile } from '../../support/sentencepiece.js';
 import { plainTokenizer, wordSettings, wordTokenizer } from '../../support/tiny-huggingface.js';
 import { convertTokenizer, type Json } from '../../support/tokenizers.js';
@@ -84,15 +85,17 @@ describe('Gemma 4', () => {
     ]);
     expect(valueFor(result, 'ggml.scores')).toEqual(new Array(270).fill(-1000));
     expect(valueFor(result, 'ggml.merges')).toEqual(['▁ a', 'Ġ a']);
-    expect(small(result)).toEqual([
-      ['ggml.model', 'gemma4'],
-      ['ggml.bos_token_id', 258],
-      ['ggml.eos_token_id', 257],
-      // Set by the template, and set again, which keeps its place.
-      ['ggml.add_bos_token', true],
-      ['chat_template', 'template'],
-      ['ggml.add_space_prefix', false],
-    ]);
+    expect(byName(small(result))).toEqual(
+      byName([
+        ['ggml.model', 'gemma4'],
+        ['ggml.bos_token_id', 258],
+        ['ggml.eos_token_id', 257],
+        // Set by the template, and set again, which keeps its place.
+        ['ggml.add_bos_token', true],
+        ['chat_template', 'template'],
+        ['ggml.add_space_prefix', false],
+      ]),
+    );
   });
 });
 
@@ -111,10 +114,12 @@ describe('tokenizer.model', () => {
   it('tokens, scores and types as they are, but those of the user become normal; fillers follow', async () => {
     const result = await convertTokenizer({ 'tokenizer.model': model }, { size: 264 });
     expect(namesOf(result)).toEqual(['ggml.model', 'ggml.pre', 'ggml.tokens', 'ggml.scores', 'ggml.token_type']);
-    expect(small(result)).toEqual([
-      ['ggml.model', 'llama'],
-      ['ggml.pre', 'default'],
-    ]);
+    expect(byName(small(result))).toEqual(
+      byName([
+        ['ggml.model', 'llama'],
+        ['ggml.pre', 'default'],
+      ]),
+    );
     expect((valueFor(result, 'ggml.tokens') as string[]).slice(-5)).toEqual(['▁a', 'b', 'c', '[PAD262]', '[PAD263]']);
     expect((valueFor(result, 'ggml.scores') as number[]).slice(-5)).toEqual([-1, -2.5, -3, -10000, -10000]);
     expect((valueFor(result, 'ggml.token_type') as number[]).slice(-5)).toEqual([1, 1, 5, 5, 5]);
@@ -155,14 +160,16 @@ describe('tokenizer.model', () => {
     };
     const result = await convertTokenizer(files, { size: 262, architecture: 'gemma2' });
     expect((valueFor(result, 'ggml.tokens') as string[])[259]).toBe('▁a');
-    expect(small(result)).toEqual([
-      ['ggml.model', 'llama'],
-      ['ggml.pre', 'default'],
-      ['ggml.bos_token_id', 1],
-      ['ggml.eos_token_id', 2],
-      ['ggml.add_bos_token', true],
-      ['ggml.add_space_prefix', false],
-    ]);
+    expect(byName(small(result))).toEqual(
+      byName([
+        ['ggml.model', 'llama'],
+        ['ggml.pre', 'default'],
+        ['ggml.bos_token_id', 1],
+        ['ggml.eos_token_id', 2],
+        ['ggml.add_bos_token', true],
+        ['ggml.add_space_prefix', false],
+      ]),
+    );
     expect(namesOf(result).at(-1)).toBe('ggml.add_space_prefix');
   });
 
@@ -249,12 +256,15 @@ describe('ChatGLM', () => {
     expect((valueFor(result, 'ggml.scores') as number[]).slice(259)).toEqual([-1, -2.5, ...new Array(11).fill(0)]);
     const types = valueFor(result, 'ggml.token_type') as number[];
     expect([...types.slice(0, 4), ...types.slice(259)]).toEqual([2, 3, 3, 6, 1, 1, ...new Array(9).fill(3), 5, 5]);
-    expect(small(result)).toEqual([
-      ['ggml.model', 'llama'],
-      ['ggml.pre', 'chatglm-spm'],
-      ['ggml.add_eos_token', false],
-      ['chat_template', 'template'],
-    ]);
+    expect(byName(small(result))).toEqual(
+      byName([
+        ['ggml.model', 'llama'],
+        ['ggml.pre', 'chatglm-spm'],
+        ['ggml.add_bos_token', false],
+        ['ggml.add_eos_token', false],
+        ['chat_template', 'template'],
+      ]),
+    );
     expect(result.notes).toEqual([]);
   });
 
@@ -265,13 +275,15 @@ describe('ChatGLM', () => {
       272,
       config,
     );
-    expect(small(result)).toEqual([
-      ['ggml.model', 'llama'],
-      ['ggml.pre', 'chatglm-spm'],
-      ['ggml.eos_token_id', 2],
-      ['ggml.padding_token_id', 0],
-      ['ggml.add_bos_token', true],
-    ]);
+    expect(byName(small(result))).toEqual(
+      byName([
+        ['ggml.model', 'llama'],
+        ['ggml.pre', 'chatglm-spm'],
+        ['ggml.eos_token_id', 2],
+        ['ggml.padding_token_id', 0],
+        ['ggml.add_bos_token', true],
+      ]),
+    );
   });
 
   it('2 is refused, and told from 3 by names and tokens', async () => {
@@ -317,14 +329,17 @@ describe('ChatGLM', () => {
       { kind: 'ignoreMerges', tokens: 1, text: expect.stringContaining('"xyz"') },
       { kind: 'severalTokens', role: 'eos' },
     ]);
-    expect(small(result)).toEqual([
-      ['ggml.model', 'gpt2'],
-      ['ggml.pre', 'chatglm-bpe'],
-      ['ggml.eos_token_id', 260],
-      ['ggml.padding_token_id', 260],
-      ['ggml.eot_token_id', 262],
-      ['ggml.unknown_token_id', 260],
-    ]);
+    expect(byName(small(result))).toEqual(
+      byName([
+        ['ggml.model', 'gpt2'],
+        ['ggml.pre', 'chatglm-bpe'],
+        ['ggml.eos_token_id', 260],
+        ['ggml.padding_token_id', 260],
+        ['ggml.eot_token_id', 262],
+        ['ggml.unknown_token_id', 260],
+        ['ggml.add_bos_token', false],
+      ]),
+    );
   });
 
   it('4: the added tokens of its class if none are listed', async () => {
@@ -333,11 +348,14 @@ describe('ChatGLM', () => {
     expect([tokens[256], tokens[258], tokens[260], tokens[263], tokens[269]]).toEqual([
       ...['<|endoftext|>', '[gMASK]', '<sop>', '<|user|>', '<|end_of_video|>'],
     ]);
-    expect(small(result).slice(2)).toEqual([
-      ['ggml.eos_token_id', 256],
-      ['ggml.eot_token_id', 263],
-      ['ggml.unknown_token_id', 256],
-    ]);
+    expect(byName(small(result).slice(2))).toEqual(
+      byName([
+        ['ggml.eos_token_id', 256],
+        ['ggml.eot_token_id', 263],
+        ['ggml.unknown_token_id', 256],
+        ['ggml.add_bos_token', false],
+      ]),
+    );
   });
 
   it.each([
@@ -496,24 +514,30 @@ describe('byte-level tokenizers', () => {
   it('a vocabulary of 49152 tokens is for text without a beginning', async () => {
     const settings = { chat_template: 'x' };
     const result = await convert(tokenizer(), 49152, { vocab_size: 49152 }, settings);
-    expect(small(result).slice(2)).toEqual([
-      ['chat_template', 'x'],
-      ['ggml.add_bos_token', false],
-    ]);
+    expect(byName(small(result).slice(2))).toEqual(
+      byName([
+        ['chat_template', 'x'],
+        ['ggml.add_bos_token', false],
+      ]),
+    );
     const said = await convert(tokenizer(), 49152, { vocab_size: 49152 }, { ...settings, add_bos_token: true });
-    expect(small(said).slice(2)).toEqual([
-      ['ggml.add_bos_token', false],
-      ['chat_template', 'x'],
-    ]);
+    expect(byName(small(said).slice(2))).toEqual(
+      byName([
+        ['ggml.add_bos_token', false],
+        ['chat_template', 'x'],
+      ]),
+    );
   });
 
   it('a vocabulary of 32016 tokens has those that fill a gap', async () => {
-    expect(small(await convert(tokenizer(), 32016, { vocab_size: 32016 })).slice(2)).toEqual([
-      ['ggml.prefix_token_id', 32007],
-      ['ggml.suffix_token_id', 32008],
-      ['ggml.middle_token_id', 32009],
-      ['ggml.eot_token_id', 32010],
-    ]);
+    expect(byName(small(await convert(tokenizer(), 32016, { vocab_size: 32016 })).slice(2))).toEqual(
+      byName([
+        ['ggml.prefix_token_id', 32007],
+        ['ggml.suffix_token_id', 32008],
+        ['ggml.middle_token_id', 32009],
+        ['ggml.eot_token_id', 32010],
+      ]),
+    );
   });
 
   it('a token that is added beyond the embedding is an error', async () => {
@@ -592,22 +616,24 @@ describe('special tokens', () => {
     };
     const config = new Config({ type_vocab_size: 2 });
     const result = await convertTokenizer(files, { size: 13, architecture: 'bert', config });
-    expect(small(result)).toEqual([
-      ['ggml.token_type_count', 2],
-      ['ggml.model', 'bert'],
-      ['ggml.pre', 'jina-v2-en'],
-      ['ggml.bos_token_id', 2],
-      ['ggml.eos_token_id', 3],
-      ['ggml.unknown_token_id', 1],
-      ['ggml.seperator_token_id', 3],
-      ['ggml.padding_token_id', 0],
-      ['ggml.cls_token_id', 2],
-      ['ggml.mask_token_id', 4],
-      ['ggml.add_bos_token', true],
-      ['ggml.add_eos_token', true],
-      ['ggml.add_sep_token', false],
-      ['ggml.normalizer.lowercase', true],
-    ]);
+    expect(byName(small(result))).toEqual(
+      byName([
+        ['ggml.token_type_count', 2],
+        ['ggml.model', 'bert'],
+        ['ggml.pre', 'jina-v2-en'],
+        ['ggml.bos_token_id', 2],
+        ['ggml.eos_token_id', 3],
+        ['ggml.unknown_token_id', 1],
+        ['ggml.seperator_token_id', 3],
+        ['ggml.padding_token_id', 0],
+        ['ggml.cls_token_id', 2],
+        ['ggml.mask_token_id', 4],
+        ['ggml.add_bos_token', true],
+        ['ggml.add_eos_token', true],
+        ['ggml.add_sep_token', false],
+        ['ggml.normalizer.lowercase', true],
+      ]),
+    );
     expect((valueFor(result, 'ggml.tokens') as string[]).slice(3)).toEqual([
       '[SEP]',
       '[MASK]',

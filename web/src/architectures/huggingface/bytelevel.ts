@@ -11,7 +11,7 @@ import { preTokenizerOf } from './pretokenizer.js';
 import { specialKeys } from './special.js';
 import { flatSteps } from './steps.js';
 import { byteLevelDifferences, differencesNote } from './token-differences.js';
-import { statesPrefix, type Tokenizer, type TokenizerFiles } from './tokenizer-input.js';
+import type { Tokenizer, TokenizerFiles } from './tokenizer-input.js';
 import {
   addedTokens,
   checkMarks,
@@ -75,7 +75,7 @@ const addBos = ['llama-bpe', 'tekken', 'lfm2', 'falcon-h1'];
 export function byteLevelKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer {
   const model = objectMember(tokenizer, 'model') as Json;
   checkMarks(model);
-  const { pre, note, theirs } = preTokenizerOf(tokenizer, files.settings, files.architecture, files.preTokenizer);
+  const { pre, note, theirs } = preTokenizerOf(tokenizer, files.settings, files.facts, files.preTokenizer);
   const vocabulary = readTokens(files, tokenizer, model);
   const { notes } = vocabulary;
   if (note !== undefined) notes.push(note);
@@ -85,7 +85,7 @@ export function byteLevelKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer
     notes.push(...differencesNote(byteLevelDifferences(tokenizer, theirs, byteCharacters(), ignores)));
   }
   const merges = mergeTexts(model, blank);
-  const prefix = statesPrefix.includes(files.architecture) ? member(files.settings, 'add_prefix_space') : undefined;
+  const prefix = files.facts.statesPrefix === true ? member(files.settings, 'add_prefix_space') : undefined;
   return {
     keys: [
       ...(typeof prefix === 'boolean'

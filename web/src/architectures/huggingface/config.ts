@@ -1,6 +1,5 @@
 /** Typed reading of config.json. In multimodal models, settings of the text model override those around them. */
 import { show } from '../../core/show.js';
-import { defaultsOf, nullable } from './defaults.js';
 import { badFolderFile, unsupported } from './errors.js';
 import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
 
@@ -12,6 +11,15 @@ const largest = 2 ** 31 - 1;
 /** Keys with counts that decide how much is kept: of layers, heads and experts, and elements of a head. */
 const counts = /layer|depth|head|expert/;
 
+/** Keys whose null has a meaning of its own, such as no window. A null in place of another key counts as missing. */
+const nullable: readonly string[] = [
+  'num_key_value_heads',
+  'q_lora_rank',
+  'sliding_window',
+  'attn_logit_softcapping',
+  'final_logit_softcapping',
+];
+
 /** A config.json. Missing keys have the defaults of the architecture. Every error names the key. */
 export class Config {
   readonly #keys: Json;
@@ -21,14 +29,14 @@ export class Config {
   readonly #assumed = new Set<string>();
 
   /**
-   * @param defaults values of missing keys, in place of those of the architecture
-   * @param within object of the file that `keys` is, for errors
+   * @param defaultsOf gives the values of missing keys, by the class of the model
    * @param mostCount of `largestCount`
+   * @param within object of the file that `keys` is, for errors
    */
-  constructor(keys: Json, defaults?: Json, within?: string, mostCount = largest) {
+  constructor(keys: Json, defaultsOf: (className: unknown) => Json = () => ({}), mostCount = largest, within?: string) {
     const text = Object.entries(objectMember(keys, 'text_config') ?? {}).filter(([, value]) => value !== null);
     this.#keys = { ...keys, ...Object.fromEntries(text) };
-    this.#defaults = defaults ?? defaultsOf(arrayMember(this.#keys, 'architectures')[0]);
+    this.#defaults = defaultsOf(arrayMember(this.#keys, 'architectures')[0]);
     this.#within = within === undefined ? '' : `${within}.`;
     this.#mostCount = mostCount;
   }

@@ -9,19 +9,17 @@ import { largestCount } from '../../formats/codecs/elements.js';
 import { quoted } from '../../formats/files/bytes.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import type { WeightName, WeightNames } from '../../formats/weight-names.js';
+import { defaultsOf, factsOf, readModel } from '../families/index.js';
 import type { Conversion, Folder, Recipe } from '../recipe.js';
-import { readModel } from './architectures.js';
 import { Config } from './config.js';
 import { badFolderFile, unsupported } from './errors.js';
-import { modelKeys } from './hyper.js';
 import { arrayMember, type Json, member, objectMember, parseObject } from './json.js';
+import { fileKeys } from './keys.js';
 import { readModules } from './pooling.js';
 import type { Model } from './reading.js';
-import { isOfTower, recipes, scoreName } from './tensors.js';
+import { isOfTower, recipes, scoreName, writesHead } from './tensors.js';
 import { readTokenizer } from './tokenizer.js';
 import { towerKinds } from './vision/towers.js';
-
-export { architectureNames } from './architectures.js';
 
 /** Choices of a conversion. */
 export interface ConvertOptions {
@@ -73,7 +71,7 @@ function onlyHead({ tensors, metadata }: Folder, { tied }: Model): boolean {
 
 /** Fails if the head that config.json announces is missing. */
 function checkHead({ tensors }: Folder, { tied, table }: Model): void {
-  if (tied !== false || !table.outside.some(({ from }) => from === 'lm_head')) return;
+  if (tied !== false || !writesHead(table)) return;
   if (!tensors.some(({ name }) => headName.test(name)))
     badFolderFile('config.json', 'tie_word_embeddings is false, but the tensor lm_head.weight is missing');
 }
@@ -175,7 +173,7 @@ async function modelOf(given: Folder) {
   if (bytes === undefined) return badFolderFile('config.json', 'the folder has none');
   const keys = parseObject('config.json', bytes);
   await checkFolder(folder, keys);
-  const config = new Config(keys, undefined, undefined, largestCount(folder.tensors));
+  const config = new Config(keys, defaultsOf, largestCount(folder.tensors));
   const names = folder.tensors.map(({ name }) => name);
   const isCoded = folder.isCoded === true;
   const model = readModel(config, { names, embeddingRows: embeddingRows(folder), isCoded });
@@ -227,21 +225,21 @@ export async function weightNames(folder: Folder): Promise<WeightNames> {
  */
 export async function convertHuggingface(folder: Folder, options: ConvertOptions = {}): Promise<Conversion> {
   const { config, model, tensors, notes } = await modelOf(folder);
-  const modules = await readModules(folder, model.architecture);
+  const facts = factsOf(model.architecture);
+  const modules = await readModules(folder, model.architecture, facts.isPooled === true);
   const heads = await headNotes(folder, model, tensors);
   const tokenizer = await readTokenizer(folder, {
     config,
     architecture: model.architecture,
+    facts,
     encoder: model.encoder,
     size: model.sizes.vocabulary,
     missingBytes: options.missingBytes ?? 'refuse',
     preTokenizer: options.preTokenizer,
   });
-  const keys = [...modelKeys(model.architecture, folder.name, { ...model.hyper, ...modules.hyper }), ...tokenizer.keys];
   return {
     architecture: model.architecture,
-    // A key that is set again keeps its place.
-    keys: [...new Map(keys.map((key) => [key.name, key])).values()],
+    keys: fileKeys(model.architecture, folder.name, { ...model.keys, ...modules.keys }, tokenizer.keys),
     tensors: [...modules.tensors, ...tensors],
     notes: [
       ...model.notes,

@@ -10,20 +10,8 @@ import { openSource } from '../../formats/files/open.js';
 import { readSafetensors } from '../../formats/safetensors/header.js';
 import type { Folder, Recipe } from '../recipe.js';
 import { badFolderFile, unsupported } from './errors.js';
-import type { Hyper } from './hyper.js';
 import { isObject, type Json, member, parseJson, parseObject } from './json.js';
-
-/** Architectures whose converter reads the pooling. */
-const pooled = [
-  'qwen2',
-  'qwen3',
-  'gemma-embedding',
-  'bert',
-  'jina-bert-v2',
-  'jina-bert-v3',
-  'nomic-bert',
-  'modern-bert',
-];
+import type { Keys } from './keys.js';
 
 /** Keys of a pooling's config.json with llama.cpp's numbers. The first that is true counts. */
 const flags: readonly (readonly [key: string, pooling: number])[] = [
@@ -40,16 +28,16 @@ const modes = new Map<unknown, number>([
 /** Facts of modules.json: the modules that make one vector of those of the tokens. */
 interface VectorModules {
   /** The pooling, and sizes of the layers behind it, as far as modules.json has them. */
-  readonly hyper: Partial<Hyper>;
+  readonly keys: Keys;
   /** Matrices of the layers behind the pooling. */
   readonly tensors: readonly Recipe[];
   readonly notes: readonly Note[];
 }
 
 /** Reads modules.json. */
-export async function readModules(folder: Folder, architecture: string): Promise<VectorModules> {
+export async function readModules(folder: Folder, architecture: string, isPooledKind: boolean): Promise<VectorModules> {
   const bytes = await folder.file('modules.json');
-  if (bytes === undefined) return { hyper: {}, tensors: [], notes: [] };
+  if (bytes === undefined) return { keys: {}, tensors: [], notes: [] };
   const modules = parseJson('modules.json', bytes);
   if (!Array.isArray(modules)) return badFolderFile('modules.json', 'it holds no array');
   const ofType = (end: string) =>
@@ -67,10 +55,9 @@ export async function readModules(folder: Folder, architecture: string): Promise
     ? dense.flatMap((one) => one.notes)
     : leftOut(layers.map((one) => String(member(one, 'path'))));
   const [module] = ofType('Pooling');
-  const isPooled = module !== undefined && pooled.includes(architecture);
-  const pooling = isPooled ? { pooling: await poolingOf(folder, module) } : {};
+  const pooling = module !== undefined && isPooledKind ? { pooling_type: await poolingOf(folder, module) } : {};
   return {
-    hyper: Object.assign({}, ...dense.map(({ hyper }) => hyper), pooling),
+    keys: Object.assign({}, ...dense.map((one) => one.keys), pooling),
     tensors: dense.map(({ recipe }) => recipe),
     notes,
   };
@@ -138,12 +125,12 @@ async function denseOf(folder: Folder, module: Json) {
     );
   const data = bytes.slice(byteOffset, byteOffset + size).buffer;
   const values = widened(dtype, data) ?? unsupported(weights, `linear.weight is ${dtype}, and no float`);
-  const sizes = { inputs: shape[1] as number, outputs: shape[0] as number };
-  const hyper: Partial<Hyper> = isSecond
-    ? { secondDenseInputs: sizes.inputs, secondDenseOutputs: sizes.outputs }
-    : { thirdDenseInputs: sizes.inputs, thirdDenseOutputs: sizes.outputs };
+  const [rows, columns] = shape;
+  const sizes: Keys = isSecond
+    ? { dense_2_feat_in: columns, dense_2_feat_out: rows }
+    : { dense_3_feat_in: columns, dense_3_feat_out: rows };
   const recipe: Recipe = { name: `${name}.weight`, shape, sources: [], values };
-  return { hyper, recipe, notes: denseNotes(path, keys, tensors) };
+  return { keys: sizes, recipe, notes: denseNotes(path, keys, tensors) };
 }
 
 /** The note about a bias or an activation behind a matrix, which llama.cpp does not apply. */

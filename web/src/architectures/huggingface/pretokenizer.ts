@@ -10,6 +10,7 @@ import { unsupported } from './errors.js';
 import { type Json, member, objectMember } from './json.js';
 import { flatSteps } from './steps.js';
 import { wordPattern } from './token-differences.js';
+import type { TokenizerFacts } from './tokenizer-input.js';
 import { addedTokens } from './vocabulary.js';
 
 const file = 'tokenizer.json';
@@ -68,36 +69,6 @@ const known: readonly { readonly name: string; readonly steps: readonly string[]
   },
 ];
 
-/** Names that share their patterns with one in `known`, by architecture. The converter tells them apart by their vocabularies. */
-const namesakes: Readonly<Record<string, Readonly<Record<string, string>>>> = {
-  gptneox: { 'gpt-2': 'olmo' },
-  olmo: { 'gpt-2': 'olmo' },
-  phi2: { 'gpt-2': 'phi-2' },
-  exaone4: { 'gpt-2': 'exaone4' },
-  stablelm: { qwen2: 'stablelm2' },
-  'command-r': { smollm: 'command-r', starcoder: 'command-r' },
-  cohere2: { smollm: 'command-r', starcoder: 'command-r' },
-  granite: { smollm: 'refact', starcoder: 'refact', 'smaug-bpe': 'dbrx' },
-  granitemoe: { smollm: 'refact', starcoder: 'refact', 'smaug-bpe': 'dbrx' },
-  olmoe: { 'gpt-2': 'olmo' },
-  mamba: { 'gpt-2': 'olmo' },
-  mamba2: { 'gpt-2': 'olmo' },
-  granitehybrid: { smollm: 'refact', starcoder: 'refact', 'smaug-bpe': 'dbrx' },
-  olmo2: { 'smaug-bpe': 'dbrx' },
-  starcoder2: { smollm: 'starcoder' },
-  lfm2: { 'llama-bpe': 'lfm2' },
-  'falcon-h1': { 'llama-bpe': 'falcon-h1' },
-  glm4: { 'llama-bpe': 'glm4', 'smaug-bpe': 'glm4' },
-  // llama.cpp knows a second name of it, glm4, for some tokenizers of this architecture, and takes both for the same.
-  chatglm: { 'llama-bpe': 'chatglm-bpe', 'smaug-bpe': 'chatglm-bpe' },
-  glm4moe: { 'llama-bpe': 'glm4', 'smaug-bpe': 'glm4' },
-  // RoBERTa, whose architecture in llama.cpp is that of BERT.
-  bert: { 'gpt-2': 'roberta-bpe' },
-  'modern-bert': { 'gpt-2': 'modern-bert' },
-  llama4: { 'gpt-4o': 'llama4' },
-  'hunyuan-dense': { 'deepseek-v3': 'hunyuan-dense' },
-};
-
 /** A pre-tokenizer of llama.cpp. */
 interface PreTokenizer {
   readonly pre: string;
@@ -154,12 +125,12 @@ function mergesNote(pre: string, stated: boolean): Note {
 export function preTokenizerOf(
   tokenizer: Json,
   settings: Json | undefined,
-  architecture: string,
+  { preTokenizers }: TokenizerFacts,
   given: string | undefined,
 ): PreTokenizer {
   const found = knownPreTokenizer(tokenizer, settings, given);
   if (found.note?.kind === 'preTokenizer') return found;
-  const pre = (Object.hasOwn(namesakes, architecture) ? namesakes[architecture]?.[found.pre] : undefined) ?? found.pre;
+  const pre = preTokenizers?.[found.pre] ?? found.pre;
   if (given !== undefined && given !== pre)
     return unsupported(file, `the pre-tokenizer is that of ${show(pre)}, so that it cannot be called ${show(given)}`);
   // Under these names llama.cpp looks up no whole words.

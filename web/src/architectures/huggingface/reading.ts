@@ -1,38 +1,40 @@
 /**
- * Reads the keys of config.json that most architectures share, and checks settings that llama.cpp has no key for.
+ * Describes classes of models, and reads a config.json by such a description.
  * Reference: github.com/ggml-org/llama.cpp, conversion/base.py at 00bd27a.
  */
-import type { Note } from '../../core/note.js';
+import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import type { Recipe } from '../recipe.js';
 import type { Config, Rope } from './config.js';
 import { badFolderFile, unsupported } from './errors.js';
-import type { Hyper, KeyedArchitecture } from './hyper.js';
-import { setting } from './rope.js';
-import type { Sizes, TensorTable } from './tensors.js';
-import type { EncoderTokenizer } from './tokenizer-input.js';
+import type { Json } from './json.js';
+import type { KeyName, Keys } from './keys.js';
+import { llama3Factors, ropeKeys, setting } from './rope.js';
+import type { Row, Sizes, TensorTable } from './tensors.js';
+import type { EncoderTokenizer, TokenizerFacts } from './tokenizer-input.js';
 
-const file = 'config.json';
+/** The file that sizes and settings are read from, in errors. */
+export const file = 'config.json';
 
 /** A model as its config.json describes it. */
 export interface Model {
   /** Name of the architecture in llama.cpp. */
-  readonly architecture: KeyedArchitecture;
-  readonly hyper: Hyper;
+  readonly architecture: string;
+  readonly keys: Keys;
   readonly sizes: Sizes;
   readonly table: TensorTable;
   /** Computes the tensors that the folder does not hold. Call it after the sizes have been checked. */
   readonly made: () => readonly Recipe[];
   /** The tokenizer, for encoders. */
-  readonly encoder?: EncoderTokenizer;
+  readonly encoder?: EncoderTokenizer | undefined;
   /** True if the head is the embedding; undefined if config.json does not say. */
   readonly tied: boolean | undefined;
   /** True if the embedding may have more rows than the vocabulary. The extra rows are left out. */
-  readonly longEmbedding?: true;
+  readonly longEmbedding?: true | undefined;
   readonly notes: readonly Note[];
 }
 
-/** Inputs of each reader of an architecture. */
+/** A folder while its config.json is read. */
 export interface Read {
   readonly config: Config;
   readonly rope: Rope;
@@ -45,50 +47,24 @@ export interface Read {
   readonly embeddingRows: number | undefined;
 }
 
-/** Zero for sizes that an architecture lacks. */
-export const none = {
-  experts: 0,
-  expertFeedForward: 0,
-  twoExpertFeedForward: 0,
-  sharedFeedForward: 0,
-  twoSharedFeedForward: 0,
-  positions: 0,
-  storedPositions: 0,
-  labels: 0,
-  buckets: 0,
-  threeHidden: 0,
-  convolved: 0,
-  tokenTypes: 0,
-  twoQueries: 0,
-};
-
-/** Sizes of experts. */
-export function expertSizes(experts: number, expertFeedForward: number, sharedFeedForward = 0) {
-  return {
-    experts,
-    expertFeedForward,
-    twoExpertFeedForward: 2 * expertFeedForward,
-    sharedFeedForward,
-    twoSharedFeedForward: 2 * sharedFeedForward,
-  };
+/** Keys and sizes of a model. */
+export interface Numbers {
+  readonly keys: Keys;
+  readonly sizes: Sizes;
 }
 
-/** True if the experts of a layer are stacked in one tensor. */
-export function areStacked({ names }: Read): boolean {
-  return names.some((name) => name.endsWith('.mlp.experts.gate_up_proj'));
-}
+/** A folder whose usual numbers are known. */
+export type Draft = Read & Numbers;
 
-export function vocabularyOf({ config, embeddingRows }: Read): number {
-  return config.maybeWhole('vocab_size') ?? embeddingRows ?? badFolderFile(file, 'vocab_size is missing');
-}
+/** Settings of config.json with the values that llama.cpp computes. Others are refused. */
+export type Settings = Readonly<Record<string, readonly unknown[]>>;
 
-/** Differences of a decoder from Llama. */
-interface DecoderWish {
+/** Places of the numbers of a decoder in config.json, and numbers in place of those under the usual keys. */
+export interface DecoderNumbers {
   /** Key of the addend of LayerNorms, or the addend, in place of that of RMS norms. */
   readonly normEpsilon?: string | number;
   /** Key of the addend of RMS norms, or the addend. @defaultValue 'rms_norm_eps' */
   readonly rmsEpsilon?: string | number;
-  /** Numbers in place of those under the usual keys. */
   readonly layers?: number;
   readonly hidden?: number;
   readonly heads?: number;
@@ -102,8 +78,93 @@ interface DecoderWish {
   readonly ownKeys?: true;
 }
 
-/** Numbers and sizes of a decoder. The length of a head is written only if config.json or the architecture states it. */
-export function decoder(read: Read, wish: DecoderWish = {}): { readonly hyper: Hyper; readonly sizes: Sizes } {
+/** Facts about an architecture of llama.cpp that other parts of a conversion need. */
+export interface ArchitectureFacts extends TokenizerFacts {
+  /** True if its converter reads the pooling. */
+  readonly isPooled?: true | undefined;
+}
+
+/** All else that a class reads. Keys and sizes are added to the usual ones. */
+export type Details = Partial<Omit<Model, 'notes' | 'sizes'> & { readonly sizes: Partial<Sizes> }>;
+
+/** A class of models: names, defaults, keys, and tensors. All that is not said is as in Llama. */
+export interface ModelClass extends ArchitectureFacts {
+  /**
+   * Names that config.json may have under `architectures`, with the values of keys that it may lack: those of the class that Hugging Face
+   * reads it with.
+   */
+  readonly classes: Readonly<Record<string, Json>>;
+  /** Name of the architecture in llama.cpp. */
+  readonly architecture: string;
+  /** Settings that llama.cpp computes. */
+  readonly only?: Settings;
+  /** Where the numbers of a decoder stand. */
+  readonly decoder?: DecoderNumbers | ((read: Read) => DecoderNumbers);
+  /** Reads the numbers of a model that is no decoder of the usual kind. */
+  readonly numbers?: (read: Read) => Numbers;
+  /** Kinds of scaling of the rotary embedding that llama.cpp has for it. Undefined if they are not checked. */
+  readonly scaling?: readonly string[];
+  /** The factor of Llama 3's scaling, if the file states none. @defaultValue 8 */
+  readonly llama3Factor?: number;
+  /** Treatment of the base of the rotary embedding: `usual` has to be 10000, and `other` is written if it is not. Written by default. */
+  readonly theta?: 'usual' | 'other';
+  /** Layers with a window as llama.cpp computes them. Undefined if layer_types is not checked. */
+  readonly slides?: (layer: number) => boolean;
+  readonly table?: TensorTable;
+  /** Keys that are left out. */
+  readonly lacks?: readonly KeyName[];
+  /** False if tie_word_embeddings does not count. */
+  readonly ties?: false;
+  readonly encoder?: EncoderTokenizer;
+  readonly longEmbedding?: true;
+  readonly details?: (draft: Draft) => Details;
+}
+
+/** Settings of all decoders with a rotary embedding of whole heads. */
+export const decoderSettings: Settings = {
+  partial_rotary_factor: [1],
+  use_sliding_window: [false],
+  use_bidirectional_attention: [false],
+};
+
+/** Settings of the most usual decoders. */
+export const siluSettings: Settings = { ...decoderSettings, hidden_act: ['silu'] };
+
+/** Values of keys of most decoders, if config.json lacks them, by short names. @param more further ones, by their names in config.json */
+export function decoderDefaults(
+  sizes: readonly [hidden: number, feedForward: number, layers: number],
+  heads: readonly [heads: number, keyHeads?: number, head?: number],
+  context: number,
+  more: Json = {},
+): Json {
+  const [hidden_size, intermediate_size, num_hidden_layers] = sizes;
+  const [num_attention_heads, num_key_value_heads, head_dim] = heads;
+  return {
+    hidden_size,
+    intermediate_size,
+    num_hidden_layers,
+    num_attention_heads,
+    num_key_value_heads,
+    head_dim,
+    max_position_embeddings: context,
+    rms_norm_eps: 1e-6,
+    rope_theta: 10000,
+    ...more,
+  };
+}
+
+export const never = () => false;
+
+/** True for each layer but every n-th one. */
+export const allBut = (step: number) => (layer: number) => (layer + 1) % step !== 0;
+
+/** Rows of the embedding. */
+export function vocabularyOf({ config, embeddingRows }: Read): number {
+  return config.maybeWhole('vocab_size') ?? embeddingRows ?? badFolderFile(file, 'vocab_size is missing');
+}
+
+/** Numbers of a decoder. The length of a head is written only if config.json or the architecture states it. */
+export function decoderNumbers(read: Read, wish: DecoderNumbers = {}): Numbers {
   // Read and check the sizes.
   const { config, rope } = read;
   const { normEpsilon, rmsEpsilon = 'rms_norm_eps' } = wish;
@@ -122,25 +183,26 @@ export function decoder(read: Read, wish: DecoderWish = {}): { readonly hyper: H
   const head = given ?? hidden / heads;
   if (head % 2 !== 0) badFolderFile(file, `a head has ${head} elements; the rotary embedding takes pairs`);
   const feedForward = wish.feedForward ?? config.whole('intermediate_size');
+  const numberOf = (from: string | number) => (typeof from === 'number' ? from : config.positive(from));
   // Collect the numbers for the metadata and the sizes for the tables.
   return {
-    hyper: {
-      layers,
-      hidden,
-      heads,
-      keyHeads,
-      feedForward,
-      context: wish.context ?? config.whole('max_position_embeddings'),
+    keys: {
+      block_count: layers,
+      embedding_length: hidden,
+      'attention.head_count': heads,
+      'attention.head_count_kv': keyHeads,
+      feed_forward_length: feedForward,
+      context_length: wish.context ?? config.whole('max_position_embeddings'),
       ...(normEpsilon === undefined
-        ? { rmsEpsilon: typeof rmsEpsilon === 'number' ? rmsEpsilon : config.positive(rmsEpsilon) }
-        : { normEpsilon: typeof normEpsilon === 'number' ? normEpsilon : config.positive(normEpsilon) }),
-      theta: wish.theta ?? rope.theta ?? config.positive('rope_theta'),
-      ...(given === undefined ? {} : { head }),
+        ? { 'attention.layer_norm_rms_epsilon': numberOf(rmsEpsilon) }
+        : { 'attention.layer_norm_epsilon': numberOf(normEpsilon) }),
+      'rope.freq_base': wish.theta ?? rope.theta ?? config.positive('rope_theta'),
+      'attention.key_length': given,
+      'attention.value_length': given,
     },
     sizes: {
       layers,
       hidden,
-      twoHidden: 2 * hidden,
       heads,
       keyHeads,
       head,
@@ -149,14 +211,45 @@ export function decoder(read: Read, wish: DecoderWish = {}): { readonly hyper: H
       queries: heads * head,
       keys: keyHeads * head,
       together: (heads + 2 * keyHeads) * head,
-      twoFeedForward: 2 * feedForward,
-      ...none,
+    },
+  };
+}
+
+/** Names of the keys of an encoder in config.json. */
+interface EncoderNames {
+  readonly layers: string;
+  readonly hidden: string;
+  readonly heads: string;
+  readonly feedForward: string;
+  readonly context?: string;
+}
+
+/** Numbers of an encoder, whose heads are all alike. @param epsilon key of the addend of norms, or the addend */
+export function encoderNumbers(read: Read, names: EncoderNames, epsilon: string | number): Numbers {
+  const { config } = read;
+  const [layers, hidden] = [config.whole(names.layers), config.whole(names.hidden)];
+  const [heads, feedForward] = [config.whole(names.heads), config.whole(names.feedForward)];
+  const context = names.context === undefined ? undefined : config.whole(names.context);
+  if (hidden % heads !== 0) badFolderFile(file, `vectors of ${hidden} elements cannot be divided into ${heads} heads`);
+  return {
+    keys: {
+      block_count: layers,
+      context_length: context,
+      embedding_length: hidden,
+      feed_forward_length: feedForward,
+      'attention.head_count': heads,
+      'attention.layer_norm_epsilon': typeof epsilon === 'number' ? epsilon : config.positive(epsilon),
+      'attention.causal': false,
+    },
+    sizes: {
+      ...{ layers, hidden, heads, feedForward, keyHeads: heads, head: hidden / heads },
+      ...{ queries: hidden, keys: hidden, together: 3 * hidden, vocabulary: vocabularyOf(read) },
     },
   };
 }
 
 /** Fails if config.json lists layers that differ from those that llama.cpp computes. */
-export function checkLayers({ config }: Read, layers: number, sliding: (layer: number) => boolean): void {
+function checkLayers({ config }: Read, layers: number, sliding: (layer: number) => boolean): void {
   const types = config.get('layer_types');
   if (types === undefined) return;
   if (!Array.isArray(types) || types.length !== layers)
@@ -168,29 +261,61 @@ export function checkLayers({ config }: Read, layers: number, sliding: (layer: n
     unsupported(file, `layer_types[${other}] is ${show((types as unknown[])[other])}; llama.cpp computes it otherwise`);
 }
 
-/** True for each layer with a window. `otherwise` tells for a config without layer_types. */
-export function windowLayers({ config }: Read, layers: number, otherwise: (layer: number) => boolean): boolean[] {
+/** The kind of each layer, by layer_types of config.json. @param otherwise the kinds without layer_types; undefined if it may not be missing */
+export function layerKinds(
+  { config, sizes: { layers } }: Draft,
+  kinds: readonly [string, string],
+  otherwise?: (layer: number) => boolean,
+): boolean[] {
   const types = config.get('layer_types');
-  if (types === undefined) return Array.from({ length: layers }, (_, i) => otherwise(i));
+  if (types === undefined && otherwise !== undefined) return Array.from({ length: layers }, (_, i) => otherwise(i));
   if (!Array.isArray(types) || types.length !== layers)
-    badFolderFile(file, `layer_types has to be an array of ${layers} names, got ${show(types)}`);
+    return badFolderFile(file, `layer_types has to be an array of ${layers} names, got ${show(types)}`);
   return (types as unknown[]).map((type, i) => {
-    if (type === 'sliding_attention' || type === 'full_attention') return type === 'sliding_attention';
-    return unsupported(file, `layer_types[${i}] is ${show(type)}; it can be sliding_attention or full_attention`);
+    if (kinds.includes(type as string)) return type === kinds[0];
+    return unsupported(file, `layer_types[${i}] is ${show(type)}; it can be ${kinds.join(' or ')}`);
   });
 }
 
-export const never = () => false;
+/** True for each layer with a window. */
+export const windowLayers = (draft: Draft, otherwise: (layer: number) => boolean) =>
+  layerKinds(draft, ['sliding_attention', 'full_attention'], otherwise);
 
-export function tiedIn(config: Config): boolean | undefined {
-  return config.maybeFlag('tie_word_embeddings');
+/** The window and its layers, which have to be three of four, as llama.cpp has them whatever the file says. */
+export function threeOfFourWindows(draft: Draft, otherwise = allBut(4)): Keys {
+  const window = draft.config.maybeWhole('sliding_window');
+  if (window === undefined) {
+    checkLayers(draft, draft.sizes.layers, never);
+    return {};
+  }
+  const layers = windowLayers(draft, otherwise);
+  const other = layers.findIndex((slides, i) => slides !== allBut(4)(i));
+  if (other >= 0)
+    unsupported(file, `layer ${other} has ${layers[other] ? 'a' : 'no'} window; llama.cpp computes it otherwise`);
+  return { 'attention.sliding_window': window, 'attention.sliding_window_pattern': layers };
+}
+
+/** Notes a window, which llama.cpp does not apply. */
+export function checkWindow(draft: Draft): void {
+  const { config, notes, keys, sizes } = draft;
+  const window = config.maybeWhole('sliding_window');
+  if (window === undefined) checkLayers(draft, sizes.layers, never);
+  if (window === undefined || window >= (keys.context_length as number)) return;
+  const text = `sliding_window ${window} is not written, because llama.cpp computes this architecture without one`;
+  notes.push(noteOf('noSlidingWindow', { window }, text));
+}
+
+/** Notes that llama.cpp computes an architecture otherwise than transformers does. */
+export function noteOtherwise({ notes }: Read, architecture: string, text: string): void {
+  notes.push(noteOf('computedOtherwise', { architecture }, text));
 }
 
 /**
  * Elements of a head that the rotary embedding turns: an even number of at least 2.
- * @param elements those of all heads together, as converters that round once count them, or of one head
+ * @param all elements of all heads together, and their number, for converters that round once
  */
-export function rotatedOf({ config, rope }: Read, elements: number, heads: number, otherwise?: number): number {
+export function rotatedOf({ config, rope, sizes }: Draft, otherwise?: number, all = [sizes.head, 1]): number {
+  const [elements = 0, heads = 1] = all;
   const share = setting(rope, 'partial_rotary_factor') ?? config.positive('partial_rotary_factor', otherwise);
   const rotated = Math.floor(Math.floor(share * elements) / heads);
   if (share > 1 || rotated < 2 || rotated % 2 !== 0)
@@ -198,33 +323,14 @@ export function rotatedOf({ config, rope }: Read, elements: number, heads: numbe
   return rotated;
 }
 
-/** Checks settings common to all decoders. */
-export function checkDecoder({ config }: Read, bothSides = false): void {
-  config.only('partial_rotary_factor', 1);
-  config.only('use_sliding_window', false);
-  if (!bothSides) config.only('use_bidirectional_attention', false);
+/** Numbers of experts. @param key of their number. @param usedKey of the number that a token uses */
+export function readExperts(config: Config, key: string, usedKey = 'num_experts_per_tok') {
+  const [experts, used] = [config.whole(key), config.whole(usedKey)];
+  if (used > experts) badFolderFile(file, `${usedKey} ${used} is more than ${key} ${experts}`);
+  return { keys: { expert_count: experts, expert_used_count: used }, sizes: { experts } };
 }
 
-/** Checks settings common to Gemma since its second version. */
-export function checkGemma(read: Read, bothSides = false): void {
-  checkDecoder(read, bothSides);
-  read.config.only('hidden_activation', 'gelu_pytorch_tanh');
-  read.config.only('attention_bias', false);
-}
-
-/** The table with biases of attention required or forbidden as config.json states. */
-export function biased(config: Config, table: TensorTable): TensorTable {
-  const flag = config.maybeFlag('attention_bias');
-  if (flag === undefined) return table;
-  const layer = table.layer.map((row) =>
-    row.to.startsWith('attn_') && row.bias === 'optional'
-      ? ({ ...row, bias: flag ? 'always' : 'never' } as const)
-      : row,
-  );
-  return { ...table, layer };
-}
-
-/** Fails unless each layer has experts. */
+/** Settings of models of which each layer has experts. */
 export function checkSparse({ config }: Read): void {
   config.only('decoder_sparse_step', 1);
   const dense = config.get('mlp_only_layers');
@@ -232,23 +338,51 @@ export function checkSparse({ config }: Read): void {
     unsupported(file, `mlp_only_layers is ${show(dense)}; llama.cpp computes experts in every layer`);
 }
 
-/** A model with experts in each layer, of which all tokens share one. */
-export function withSharedExpert({ config }: Read, model: Model, [experts, usedExperts]: [number, number]): Model {
-  const expertFeedForward = config.whole('moe_intermediate_size');
-  const sharedFeedForward = config.whole('shared_expert_intermediate_size');
-  return {
-    ...model,
-    hyper: { ...model.hyper, experts, usedExperts, expertFeedForward, sharedFeedForward },
-    sizes: { ...model.sizes, ...expertSizes(experts, expertFeedForward, sharedFeedForward) },
-  };
+/** True if the experts of a layer are stacked in one tensor. */
+export function areStacked({ names }: Read): boolean {
+  return names.some((name) => name.endsWith('.mlp.experts.gate_up_proj'));
 }
 
-export function expertCounts(
-  config: Config,
-  key: string,
-  usedKey = 'num_experts_per_tok',
-): [experts: number, used: number] {
-  const [experts, used] = [config.whole(key), config.whole(usedKey)];
-  if (used > experts) badFolderFile(file, `${usedKey} ${used} is more than ${key} ${experts}`);
-  return [experts, used];
+/** Reads a model of a class. */
+export function readClass(one: ModelClass, read: Read): Model {
+  const { config, rope } = read;
+  for (const [name, values] of Object.entries(one.only ?? {})) config.only(name, ...values);
+  const wish = typeof one.decoder === 'function' ? one.decoder(read) : one.decoder;
+  const usual = one.numbers?.(read) ?? decoderNumbers(read, wish);
+  if (one.slides !== undefined) checkLayers(read, usual.sizes.layers, one.slides);
+  const scaled = one.scaling === undefined ? {} : ropeKeys(rope, one.scaling);
+  const theta = usual.keys['rope.freq_base'] as number;
+  if (one.theta === 'usual' && theta !== 10000)
+    unsupported(file, `rope_theta is ${show(theta)}; llama.cpp computes this architecture with 10000 only`);
+  const draft: Draft = { ...read, sizes: usual.sizes, keys: { ...usual.keys, ...scaled } };
+  const details = one.details?.(draft) ?? {};
+  // Leave out the keys that the converter does not write.
+  const lacking: readonly KeyName[] = [
+    ...(one.lacks ?? []),
+    ...(one.theta === 'usual' || (one.theta === 'other' && theta === 10000) ? (['rope.freq_base'] as const) : []),
+  ];
+  const keys: Keys = {
+    ...draft.keys,
+    ...Object.fromEntries(lacking.map((name) => [name, undefined])),
+    ...details.keys,
+  };
+  // Biases of attention are required or forbidden as config.json states.
+  const table = details.table ?? one.table ?? { layer: [] };
+  const isStated = ({ bias }: Row) => bias === 'stated';
+  const flag = table.layer.some(isStated) ? config.maybeFlag('attention_bias') : undefined;
+  const bias = flag === undefined ? 'optional' : flag ? 'always' : 'never';
+  const layer = table.layer.map((row): Row => (isStated(row) ? { ...row, bias } : row));
+  const usesLlama3 = one.scaling?.includes('llama3') === true;
+  return {
+    architecture: one.architecture,
+    encoder: one.encoder,
+    longEmbedding: one.longEmbedding,
+    tied: one.ties === false || one.encoder !== undefined ? undefined : config.maybeFlag('tie_word_embeddings'),
+    made: () => (usesLlama3 ? llama3Factors(rope, config, draft.sizes.head, theta, one.llama3Factor) : []),
+    ...details,
+    keys,
+    sizes: { ...draft.sizes, ...details.sizes },
+    table: { ...table, layer },
+    notes: read.notes,
+  };
 }

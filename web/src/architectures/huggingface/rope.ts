@@ -6,8 +6,8 @@ import { show } from '../../core/show.js';
 import type { Recipe } from '../recipe.js';
 import { type Config, positive, type Rope } from './config.js';
 import { badFolderFile, unsupported } from './errors.js';
-import type { Hyper } from './hyper.js';
 import { member } from './json.js';
+import type { Keys } from './keys.js';
 
 const file = 'config.json';
 const { fround } = Math;
@@ -17,30 +17,28 @@ export function setting(rope: Rope, name: string): number | undefined {
   return positive(file, `${rope.where}.${name}`, member(rope.settings, name));
 }
 
-function needed(rope: Rope, name: string): number {
+/** A setting that must not be missing. */
+export function neededSetting(rope: Rope, name: string): number {
   return setting(rope, name) ?? badFolderFile(file, `${rope.where}.${name} is missing`);
 }
 
 /** Keys of linear and yarn. Fails for types that the architecture does not support. */
-export function ropeKeys(rope: Rope, types: readonly string[]): Partial<Hyper> {
-  if (rope.type === undefined) return {};
-  if (!types.includes(rope.type))
-    unsupported(file, `${rope.where}.rope_type is ${show(rope.type)}; it can be ${types.join(', ')} here`);
-  if (rope.type === 'linear') return { ropeType: 'linear', ropeFactor: needed(rope, 'factor') };
-  if (rope.type !== 'yarn') return {};
-  const all = {
-    yarnExtFactor: setting(rope, 'extrapolation_factor'),
-    yarnAttentionFactor: setting(rope, 'attention_factor') ?? setting(rope, 'attn_factor'),
-    yarnBetaFast: setting(rope, 'beta_fast'),
-    yarnBetaSlow: setting(rope, 'beta_slow'),
-  };
-  const given = Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
+export function ropeKeys(rope: Rope, types: readonly string[]): Keys {
+  const { type } = rope;
+  if (type === undefined) return {};
+  if (!types.includes(type))
+    unsupported(file, `${rope.where}.rope_type is ${show(type)}; it can be ${types.join(', ')} here`);
+  if (type !== 'linear' && type !== 'yarn') return {};
+  const scaling = { 'rope.scaling.type': type, 'rope.scaling.factor': neededSetting(rope, 'factor') };
+  if (type === 'linear') return scaling;
   return {
-    ropeType: 'yarn',
-    ropeFactor: needed(rope, 'factor'),
-    ropeContext:
-      wholeSetting(rope, 'original_max_position_embeddings') ?? needed(rope, 'original_max_position_embeddings'),
-    ...(given as Partial<Hyper>),
+    ...scaling,
+    'rope.scaling.yarn_ext_factor': setting(rope, 'extrapolation_factor'),
+    'rope.scaling.yarn_attn_factor': setting(rope, 'attention_factor') ?? setting(rope, 'attn_factor'),
+    'rope.scaling.yarn_beta_fast': setting(rope, 'beta_fast'),
+    'rope.scaling.yarn_beta_slow': setting(rope, 'beta_slow'),
+    'rope.scaling.original_context_length':
+      wholeSetting(rope, 'original_max_position_embeddings') ?? neededSetting(rope, 'original_max_position_embeddings'),
   };
 }
 

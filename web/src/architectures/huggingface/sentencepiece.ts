@@ -12,7 +12,7 @@ import { parseSentencePiece } from './protobuf.js';
 import { specialKeys } from './special.js';
 import { flatSteps } from './steps.js';
 import { differencesNote, MergeRanks, sampleTexts, sentencePieceDifferences } from './token-differences.js';
-import { statesPrefix, type Tokenizer, type TokenizerFiles } from './tokenizer-input.js';
+import type { Tokenizer, TokenizerFiles } from './tokenizer-input.js';
 import {
   type AddedToken,
   addedToken,
@@ -130,7 +130,7 @@ function gemma4Keys(files: TokenizerFiles, vocabulary: Vocabulary, base: number,
 /** The keys of a vocabulary with scores, in writing order. */
 function keysOf(files: TokenizerFiles, vocabulary: Vocabulary, addsBlank: boolean): GgufKey[] {
   const stated = member(files.settings, 'add_prefix_space');
-  const prefix = statesPrefix.includes(files.architecture) ? stated : undefined;
+  const prefix = files.facts.statesPrefix === true ? stated : undefined;
   const said = typeof prefix === 'boolean';
   // The converter of Ernie states it behind the other keys.
   const late = files.architecture.startsWith('ernie4_5') && typeof stated === 'boolean';

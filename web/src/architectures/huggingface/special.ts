@@ -6,7 +6,7 @@ import { noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
-import { statesPrefix, type TokenizerFiles } from './tokenizer-input.js';
+import type { TokenizerFiles } from './tokenizer-input.js';
 import { addedTokens, type Vocabulary } from './vocabulary.js';
 
 /** Roles with their keys, in the order of llama.cpp's converter. The misspelled key is part of the format. */
@@ -139,27 +139,6 @@ function readRoles({ tokenizer, settings }: TokenizerFiles): RoleFacts {
   return found;
 }
 
-/** Tokens that a role has unless the files name others, by architecture. */
-const usualTokens: Readonly<Record<string, readonly (readonly [role: string, text: string])[]>> = {
-  glm4: [
-    ['eos', '<|endoftext|>'],
-    ['eot', '<|user|>'],
-    ['unk', '<|endoftext|>'],
-    ['bos', '<|endoftext|>'],
-  ],
-  chatglm: [
-    ['eos', '<|endoftext|>'],
-    ['eot', '<|user|>'],
-    ['unk', '<|endoftext|>'],
-  ],
-  glm4moe: [
-    ['bos', '[gMASK]'],
-    ['eot', '<|user|>'],
-    ['unk', '<|endoftext|>'],
-    ['eom', '<|observation|>'],
-  ],
-};
-
 /** Ids of the roles, in writing order: by their texts first, then by config.json. */
 function roleIds(files: TokenizerFiles, { texts, roles: all }: RoleFacts, vocabulary: Vocabulary): Map<string, number> {
   const ids = new Map<string, number>();
@@ -189,7 +168,7 @@ function roleIds(files: TokenizerFiles, { texts, roles: all }: RoleFacts, vocabu
     const text = `config.json has several ${role} tokens, of which ${show(first)} is written; llama.cpp knows others by their texts alone`;
     vocabulary.notes.push(noteOf('severalTokens', { role, tokens: stated }, text));
   }
-  for (const [role, text] of usualTokens[files.architecture] ?? []) put(role, added.get(text));
+  for (const [role, text] of files.facts.roleTokens ?? []) put(role, added.get(text));
   return ids;
 }
 
@@ -206,29 +185,13 @@ function lowers(normalizer: unknown, depth = 0): boolean {
  * Keys of models that llama.cpp's converter recognizes by the size of their vocabulary: the infill tokens of CodeLlama, and tokenizers for
  * text without a BOS token.
  */
-function ownKeys({ architecture, size }: TokenizerFiles): GgufKey[] {
-  if (!statesPrefix.includes(architecture)) return [];
+function ownKeys({ facts, size }: TokenizerFiles): GgufKey[] {
+  if (facts.statesPrefix !== true) return [];
   if (size === 49152) return [{ name: 'tokenizer.ggml.add_bos_token', type: 'bool', value: false }];
   if (size !== 32016) return [];
   return ['prefix', 'suffix', 'middle', 'eot'].map(
     (role, i): GgufKey => ({ name: `tokenizer.ggml.${role}_token_id`, type: 'u32', value: 32007 + i }),
   );
-}
-
-/** Ids that the converter of an architecture sets, whatever the files say. */
-function setIds({ architecture, config, generation }: TokenizerFiles): readonly (readonly [string, unknown])[] {
-  if (architecture === 'gemma') return [['eot', 107]];
-  if (architecture === 'nemotron')
-    return [
-      ['pad', 0],
-      ['unk', 1],
-    ];
-  if (architecture !== 'hunyuan-dense') return [];
-  const ends = arrayMember(generation ?? {}, 'eos_token_id');
-  return [
-    ['eos', config.get('eod_token_id')],
-    ['eot', ends.length > 1 ? ends[0] : undefined],
-  ];
 }
 
 /** Defaults that depend on the kind of tokenizer. */
@@ -247,6 +210,9 @@ export function specialKeys(files: TokenizerFiles, vocabulary: Vocabulary, wish:
   const own = ownKeys(files);
   for (const { name, value } of own)
     if (name.endsWith('.add_bos_token') && found.adds.has('bos')) found.adds.set('bos', value as boolean);
+  const adds = Object.entries(files.facts.adds ?? {}).map(
+    ([role, value]): GgufKey => ({ name: `tokenizer.ggml.add_${role}_token`, type: 'bool', value }),
+  );
   const keys: GgufKey[] = [...ids].map(([role, value]) => ({
     name: `tokenizer.ggml.${idKeys[role]}`,
     type: 'u32',
@@ -258,14 +224,11 @@ export function specialKeys(files: TokenizerFiles, vocabulary: Vocabulary, wish:
   const lowered = lowers(member(files.tokenizer, 'normalizer'));
   if (lowered || wish.normalizes === true)
     keys.push({ name: 'tokenizer.ggml.normalizer.lowercase', type: 'bool', value: lowered });
-  const all = [...keys, ...own.filter(({ name }) => !keys.some((key) => key.name === name))];
-  // A key that is set again keeps its place.
-  for (const [role, id] of setIds(files)) {
+  const all = [...adds, ...keys, ...own.filter(({ name }) => !keys.some((key) => key.name === name))];
+  const ends = arrayMember(files.generation, 'eos_token_id');
+  for (const [role, id] of Object.entries(files.facts.roleIds?.(files.config, ends) ?? {})) {
     if (typeof id !== 'number' || !Number.isInteger(id) || id < 0 || id >= vocabulary.size) continue;
-    const key: GgufKey = { name: `tokenizer.ggml.${idKeys[role]}`, type: 'u32', value: id };
-    const at = all.findIndex(({ name }) => name === key.name);
-    if (at < 0) all.push(key);
-    else all[at] = key;
+    all.push({ name: `tokenizer.ggml.${idKeys[role]}`, type: 'u32', value: id });
   }
   return all;
 }

@@ -12,10 +12,6 @@ export interface Sizes {
   readonly layers: number;
   /** Elements of a token's vector. */
   readonly hidden: number;
-  readonly twoHidden: number;
-  readonly threeHidden: number;
-  /** Tokens that a short convolution sees. */
-  readonly convolved: number;
   readonly vocabulary: number;
   readonly heads: number;
   readonly keyHeads: number;
@@ -23,32 +19,24 @@ export interface Sizes {
   readonly head: number;
   /** All heads together, and all key heads. */
   readonly queries: number;
-  readonly twoQueries: number;
   readonly keys: number;
   /** Queries, keys and values in one matrix. */
   readonly together: number;
   readonly feedForward: number;
-  /** Gate and up in one matrix. */
-  readonly twoFeedForward: number;
-  readonly experts: number;
-  readonly expertFeedForward: number;
-  /** Gate and up of an expert in one matrix. */
-  readonly twoExpertFeedForward: number;
+  readonly experts?: number | undefined;
+  readonly expertFeedForward?: number | undefined;
   /** Rows of the experts that all tokens pass, together. */
-  readonly sharedFeedForward: number;
-  readonly twoSharedFeedForward: number;
-  readonly positions: number;
-  /** Rows of the table of positions in the folder, some of which may not be used. */
-  readonly storedPositions: number;
+  readonly sharedFeedForward?: number | undefined;
+  readonly positions?: number | undefined;
   /** Outputs of a classifier. */
-  readonly labels: number;
+  readonly labels?: number | undefined;
   /** Number of buckets of relative positions, as T5 has them. */
-  readonly buckets: number;
-  readonly tokenTypes: number;
+  readonly buckets?: number | undefined;
+  readonly tokenTypes?: number | undefined;
 }
 
-/** A size of a model by its name, or a number. */
-type Size = keyof Sizes | number;
+/** A size of a model by its name, such as `hidden`; a multiple of it, such as `2 feedForward` for gate and up in one matrix; or a number. */
+type Size = keyof Sizes | `${2 | 3} ${keyof Sizes}` | number;
 
 /** Finds the rows of a share. */
 export type RowsOf = (sizes: Sizes) => readonly RowWindow[];
@@ -88,8 +76,8 @@ export interface Row {
   readonly view?: ViewOf;
   /** Shape in GGUF, if it is not the folder's. */
   readonly as?: readonly Size[];
-  /** True if it has a bias. @defaultValue 'never' */
-  readonly bias?: 'optional' | 'always' | 'never';
+  /** True if it has a bias; `stated` if attention_bias of config.json says so. @defaultValue 'never' */
+  readonly bias?: 'optional' | 'always' | 'never' | 'stated';
   /** True if it may be missing. */
   readonly optional?: true;
   /** The heads whose rows move to Llama's rotary layout. */
@@ -111,16 +99,27 @@ export interface Row {
 interface LayerTable {
   /** Key of config.json with the number of layers, for errors. @defaultValue 'num_hidden_layers' */
   readonly layersKey?: string;
-  /** Prefix before the number of a layer. */
-  readonly layerPrefix: string;
+  /** Prefix before the number of a layer. @defaultValue 'model.layers.' */
+  readonly layerPrefix?: string;
   /** Prefix of the number of a layer in GGUF. @defaultValue 'blk.' */
   readonly layerTarget?: string;
   readonly layer: readonly Row[];
 }
 
+const usualLayersKey = 'num_hidden_layers';
+const usualPrefix = 'model.layers.';
+
+/** Rows outside of the layers of most decoders. */
+const usualOutside: readonly Row[] = [
+  { from: 'model.embed_tokens', to: 'token_embd', shape: ['vocabulary', 'hidden'] },
+  { from: 'model.norm', to: 'output_norm', shape: ['hidden'] },
+  { from: 'lm_head', to: 'output', shape: ['vocabulary', 'hidden'], optional: true },
+];
+
 /** The tensors of an architecture. */
 export interface TensorTable extends LayerTable {
-  readonly outside: readonly Row[];
+  /** @defaultValue embedding, last norm and head of Llama */
+  readonly outside?: readonly Row[];
   /** Layers of a second kind, as of a decoder behind an encoder, and their number. */
   readonly second?: LayerTable & { readonly layers: number };
   /** Maps a name in the folder to the name in the table; undefined if the tensor is left out. */
@@ -155,6 +154,11 @@ function canonical(name: string, table: TensorTable): string | undefined {
   return table.rename === undefined ? own : table.rename(own);
 }
 
+/** True if a table has the head of most decoders. */
+export function writesHead({ outside = usualOutside }: TensorTable): boolean {
+  return outside.some(({ from }) => from === 'lm_head');
+}
+
 /** An expected tensor of the folder. */
 interface ExpectedTensor {
   readonly to: string;
@@ -165,8 +169,11 @@ interface ExpectedTensor {
   readonly isBias?: true;
 }
 
+/** A size as a number; 0 for one that a model lacks. */
 function sizeOf(size: Size, sizes: Sizes): number {
-  return typeof size === 'number' ? size : sizes[size];
+  if (typeof size === 'number') return size;
+  const [name, times] = size.split(' ').reverse() as [keyof Sizes, string?];
+  return Number(times ?? 1) * (sizes[name] ?? 0);
 }
 
 /** Tensors that are stacked to one. */
@@ -198,8 +205,8 @@ function places(table: TensorTable, sizes: Sizes): Map<string, ExpectedTensor> {
     if (!row.from.includes('#')) put(row, from, to);
     else for (let e = 0; e < stackOf(row, sizes); e++) put(row, from.replace('#', String(e)), to, e);
   };
-  for (const row of table.outside) putAll(row, row.from, row.to);
-  const putLayers = ({ layerPrefix, layerTarget = 'blk.', layer }: LayerTable, layers: number) => {
+  for (const row of table.outside ?? usualOutside) putAll(row, row.from, row.to);
+  const putLayers = ({ layerPrefix = usualPrefix, layerTarget = 'blk.', layer }: LayerTable, layers: number) => {
     for (let i = 0; i < layers; i++)
       for (const row of layer) {
         if (row.only?.(i) === false) continue;
@@ -296,8 +303,6 @@ function check(tensor: FolderTensor, place: ExpectedTensor, assumed: string): vo
     );
 }
 
-const usualLayersKey = 'num_hidden_layers';
-
 /** Fails for an unexpected tensor, with a reason derived from its name. */
 function misplaced(name: string, own: string, table: TensorTable, { layers }: Sizes, architecture: string): never {
   if (/\.lora_[AB]\.|\.lora_embedding_|\.lora_magnitude_/.test(name))
@@ -308,7 +313,8 @@ function misplaced(name: string, own: string, table: TensorTable, { layers }: Si
       `tensor ${quoted(name)} is of quantized weights; convert the model that they were made from`,
       name,
     );
-  const digits = own.startsWith(table.layerPrefix) ? /^\d+/.exec(own.slice(table.layerPrefix.length)) : null;
+  const { layerPrefix = usualPrefix } = table;
+  const digits = own.startsWith(layerPrefix) ? /^\d+/.exec(own.slice(layerPrefix.length)) : null;
   if (digits !== null && Number(digits[0]) >= layers)
     badFolderFile(
       'config.json',

@@ -10,10 +10,25 @@ import type { Json } from './json.js';
  */
 export type EncoderTokenizer = 'wordpiece' | 'roberta' | 'modern-bert' | 'xlm-roberta' | 't5';
 
+/** Facts about the tokenizers of an architecture. */
+export interface TokenizerFacts {
+  /** True if its converter writes add_prefix_space of tokenizer_config.json. */
+  readonly statesPrefix?: true | undefined;
+  /** Names of pre-tokenizers by the one with the same patterns. The converter tells them apart by their vocabularies. */
+  readonly preTokenizers?: Readonly<Record<string, string>>;
+  /** Tokens that tokenizers add unless the files say otherwise, by their roles. */
+  readonly adds?: Readonly<Record<string, boolean>>;
+  /** Tokens that a role has unless the files name others. */
+  readonly roleTokens?: readonly (readonly [role: string, text: string])[];
+  /** Ids that a role has, whatever the files say. @param ends eos_token_id of generation_config.json, if it is a list */
+  readonly roleIds?: (config: Config, ends: readonly unknown[]) => Readonly<Record<string, unknown>>;
+}
+
 /** The model that a tokenizer is read for. */
 export interface TokenizerInput {
   readonly config: Config;
   readonly architecture: string;
+  readonly facts: TokenizerFacts;
   /** Undefined for decoders. */
   readonly encoder: EncoderTokenizer | undefined;
   /** Rows of the embedding. */
@@ -37,11 +52,8 @@ export interface TokenizerFiles extends TokenizerInput {
   readonly templates: readonly GgufKey[];
 }
 
-/** Keys of a tokenizer in writing order, and notes. */
+/** Keys of a tokenizer, and notes. */
 export interface Tokenizer {
   readonly keys: readonly GgufKey[];
   readonly notes: readonly Note[];
 }
-
-/** Architectures whose converter writes add_prefix_space of tokenizer_config.json in front of the vocabulary. */
-export const statesPrefix: readonly string[] = ['llama', 'mistral3', 'granite', 'granitemoe'];

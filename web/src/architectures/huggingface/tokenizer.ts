@@ -5,6 +5,7 @@ import type { Folder } from '../recipe.js';
 import { byteCharacters, byteLevelKeys } from './bytelevel.js';
 import { incomplete, unsupported } from './errors.js';
 import { isObject, type Json, member, objectMember, parseObject } from './json.js';
+import { tokenizerKeys } from './keys.js';
 import { isRankFile, tokenizerOfRanks } from './ranks.js';
 import { addedById, chatGlmFromModel, sentencePieceFromJson, sentencePieceFromModel } from './sentencepiece.js';
 import { flatSteps } from './steps.js';
@@ -80,7 +81,7 @@ export async function readTokenizer(folder: Folder, wish: TokenizerInput): Promi
     templates: await readTemplates(folder, settings),
   };
   const read = await readKind(folder, files);
-  return { ...read, notes: [...read.notes, ...stripNotes(folder, files)] };
+  return { keys: tokenizerKeys(read.keys), notes: [...read.notes, ...stripNotes(folder, files)] };
 }
 
 /**

@@ -16,6 +16,7 @@ import { sourceNotes } from '../../formats/safetensors/layouts/source-note.js';
 import { tensorsAsFloats } from '../../formats/safetensors/quantized.js';
 import { keptTensor } from '../../formats/tensors.js';
 import type { Beside, Converted } from '../converter.js';
+import { defaultsOf } from '../families/index.js';
 import { Config, readRope } from '../huggingface/config.js';
 import { incomplete, unsupported } from '../huggingface/errors.js';
 import { arrayMember, decodeText, type Json, member, parseObject } from '../huggingface/json.js';
@@ -272,7 +273,7 @@ export async function convertWebllm(
   if ((await beside.file('adapter_config.json')) !== undefined)
     unsupported('adapter_config.json', 'the folder holds an adapter (LoRA); merge it into its model first');
   const keys = parseObject('config.json', bytes);
-  const config = new Config(keys, undefined, undefined, largestCount(model.tensors));
+  const config = new Config(keys, defaultsOf, largestCount(model.tensors));
   const { library, numbers } = libraryFor(keys, config, to);
   const tensors = await tensorsAsFloats(model, requantize);
   const needed = [...parametersOf(library.family, numbers)];

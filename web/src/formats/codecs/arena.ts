@@ -27,12 +27,12 @@ export class Arena {
    * @throws ScalepointError `OUT_OF_MEMORY`
    */
   start(bytes: number): number {
-    return this.#checked(this.#core.models.startInArena(this.address, bytes), bytes);
+    return checked(this.#core.models.startInArena(this.address, bytes), bytes);
   }
 
   /** The address of the next piece, a multiple of 16; 0 for a piece of 0 bytes. @throws ScalepointError `OUT_OF_MEMORY` */
   take(bytes: number): number {
-    return this.#checked(this.#core.models.takeFromArena(this.address, bytes), bytes);
+    return checked(this.#core.models.takeFromArena(this.address, bytes), bytes);
   }
 
   /**
@@ -43,13 +43,14 @@ export class Arena {
     this.#core.models.rewindArena(this.address);
   }
 
-  #checked(address: number, bytes: number): number {
-    if (address === 0 && bytes > 0) throw outOfMemory(`${bytes} more bytes`);
-    return address;
-  }
-
   /** Returns the memory. The arena can be used further. */
   release(): void {
     this.#core.models.releaseArena(this.address);
   }
+}
+
+/** The address of a piece. @throws ScalepointError `OUT_OF_MEMORY` */
+function checked(address: number, bytes: number): number {
+  if (address === 0 && bytes > 0) throw outOfMemory(`${bytes} more bytes`);
+  return address;
 }

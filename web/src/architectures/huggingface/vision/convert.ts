@@ -8,12 +8,12 @@ import { largestCount } from '../../../formats/codecs/elements.js';
 import type { GgufKey } from '../../../formats/gguf/pairs.js';
 import { towerArchitecture } from '../../../formats/gguf/signature.js';
 import { fileTypes } from '../../../formats/gguf/targets.js';
+import { defaultsOf } from '../../families/index.js';
 import type { Conversion, Folder, Recipe } from '../../recipe.js';
 import { Config } from '../config.js';
 import { checkFolder } from '../convert.js';
 import { badFolderFile, unsupported } from '../errors.js';
 import { arrayMember, type Json, member, objectMember, parseObject } from '../json.js';
-import { none } from '../reading.js';
 import { recipes, type Sizes } from '../tensors.js';
 import { needed, type Pictures, readPictures } from './pictures.js';
 import { type Tower, type TowerKind, towerKinds } from './towers.js';
@@ -87,7 +87,7 @@ function typeOf({ name, shape, sources: [from = ''] }: Recipe, to: TowerTarget, 
 function sizesOf({ sizes: { layers, hidden, feedForward }, heads }: Tower): Sizes {
   const head = hidden / heads;
   const all = { queries: hidden, keys: hidden, together: 3 * hidden, keyHeads: heads, heads, head };
-  return { ...none, ...all, layers, hidden, twoHidden: 2 * hidden, vocabulary: 0, feedForward, twoFeedForward: 0 };
+  return { ...all, layers, hidden, vocabulary: 0, feedForward };
 }
 
 /**
@@ -103,9 +103,9 @@ export async function convertTower(folder: Folder, to: TowerTarget): Promise<Tow
   const pictures = await readPictures(folder);
   const { text_config: _, ...others } = keys;
   const most = largestCount(folder.tensors);
-  const vision = new Config(objectMember(keys, 'vision_config') as Json, kind.defaults, 'vision_config', most);
-  const text = new Config(keys, undefined, undefined, most);
-  const tower = kind.read({ vision, top: new Config(others, {}, undefined, most), text, pictures });
+  const vision = new Config(objectMember(keys, 'vision_config') as Json, () => kind.defaults, most, 'vision_config');
+  const text = new Config(keys, defaultsOf, most);
+  const tower = kind.read({ vision, top: new Config(others, undefined, most), text, pictures });
   const { sizes, heads, table } = tower;
   if (sizes.hidden % heads !== 0)
     badFolderFile(file, `vision_config: ${sizes.hidden} elements are not a multiple of ${heads} heads`);

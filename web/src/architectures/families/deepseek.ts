@@ -1,0 +1,199 @@
+/**
+ * DeepSeek V2 and V3, and models with their latent attention.
+ * Reference: github.com/ggml-org/llama.cpp, conversion/deepseek.py at 01a723d. Tests compare with llama.cpp v0.5.0.
+ */
+import { noteOf } from '../../core/note.js';
+import { show } from '../../core/show.js';
+import { badFolderFile, unsupported } from '../huggingface/errors.js';
+import { decoderDefaults, file, type ModelClass, readExperts, siluSettings } from '../huggingface/reading.js';
+import { setting } from '../huggingface/rope.js';
+import type { Row, ViewOf } from '../huggingface/tensors.js';
+import { feedForward, norms, onlyIn, separateExperts, sharedExperts, viewFrom, withoutHead } from './rows.js';
+
+/** Sizes of latent attention. */
+interface Latent {
+  /** Elements of the compressed queries; undefined if queries are not compressed. */
+  readonly queryRank: number | undefined;
+  readonly rank: number;
+  /** Elements of a head's key without and with a rotary embedding, and of its value. */
+  readonly plain: number;
+  readonly rotated: number;
+  readonly value: number;
+}
+
+/** Latent attention. Keys and values of each head are one matrix, of which llama.cpp wants the keys transposed. */
+function latentAttention(heads: number, { queryRank, rank, plain, rotated, value }: Latent): Row[] {
+  const queries = heads * (plain + rotated);
+  const own: Row[] =
+    queryRank === undefined
+      ? [{ from: 'self_attn.q_proj', to: 'attn_q', shape: [queries, 'hidden'] }]
+      : [
+          { from: 'self_attn.q_a_proj', to: 'attn_q_a', shape: [queryRank, 'hidden'] },
+          { from: 'self_attn.q_a_layernorm', to: 'attn_q_a_norm', shape: [queryRank] },
+          { from: 'self_attn.q_b_proj', to: 'attn_q_b', shape: [queries, queryRank] },
+        ];
+  const each = (plain + value) * rank;
+  const keys: ViewOf = () => viewFrom(0, [heads, each], [rank, 1], [plain, rank]);
+  const values: ViewOf = () => viewFrom(plain * rank, [heads, each], [value * rank, 1]);
+  return [
+    ...own,
+    { from: 'self_attn.kv_a_proj_with_mqa', to: 'attn_kv_a_mqa', shape: [rank + rotated, 'hidden'] },
+    { from: 'self_attn.kv_a_layernorm', to: 'attn_kv_a_norm', shape: [rank] },
+    {
+      from: 'self_attn.kv_b_proj',
+      to: '',
+      shape: [heads * (plain + value), rank],
+      shares: [
+        { to: 'attn_k_b', shape: ['heads', rank, plain], view: keys },
+        { to: 'attn_v_b', shape: ['heads', value, rank], view: values },
+      ],
+    },
+    { from: 'self_attn.o_proj', to: 'attn_output', shape: ['hidden', heads * value] },
+  ];
+}
+
+/** Functions that make shares of scores, by their numbers in llama.cpp. */
+const gatings: Readonly<Record<string, number>> = { softmax: 1, sigmoid: 2 };
+
+const latentDefaults = {
+  kv_lora_rank: 512,
+  q_lora_rank: 1536,
+  qk_nope_head_dim: 128,
+  qk_rope_head_dim: 64,
+  v_head_dim: 128,
+};
+
+const deepseek2: ModelClass = {
+  architecture: 'deepseek2',
+  classes: {
+    DeepseekV2ForCausalLM: decoderDefaults([4096, 11008, 32], [32], 2048, {
+      ...latentDefaults,
+      first_k_dense_replace: 0,
+      n_shared_experts: 2,
+      n_routed_experts: 64,
+      moe_intermediate_size: 1407,
+      routed_scaling_factor: 1,
+      norm_topk_prob: false,
+    }),
+    DeepseekV3ForCausalLM: decoderDefaults([7168, 18432, 61], [128], 4096, {
+      ...latentDefaults,
+      first_k_dense_replace: 3,
+      n_shared_experts: 1,
+      n_routed_experts: 256,
+      num_experts_per_tok: 8,
+      moe_intermediate_size: 2048,
+      routed_scaling_factor: 2.5,
+      n_group: 8,
+      topk_group: 4,
+      norm_topk_prob: true,
+    }),
+  },
+  only: {
+    ...siluSettings,
+    attention_bias: [false],
+    moe_layer_freq: [1],
+    rope_interleave: [true],
+    topk_method: ['greedy', 'noaux_tc', 'group_limited_greedy'],
+  },
+  decoder: { plainHeads: true },
+  scaling: ['yarn'],
+  details(draft) {
+    const { config, rope, names, notes, sizes } = draft;
+    const { layers, heads, vocabulary } = sizes;
+    config.only('num_key_value_heads', heads);
+    const latent: Latent = {
+      queryRank: config.maybeWhole('q_lora_rank'),
+      rank: config.whole('kv_lora_rank'),
+      plain: config.whole('qk_nope_head_dim'),
+      rotated: config.whole('qk_rope_head_dim'),
+      value: config.whole('v_head_dim'),
+    };
+    // llama.cpp decides by the number of layers, whatever the file says (src/models/deepseek2.cpp).
+    const isLite = layers === 26 || layers === 27 || (layers === 48 && vocabulary === 128256);
+    if ((latent.queryRank === undefined) !== isLite)
+      unsupported(
+        file,
+        `q_lora_rank is ${latent.queryRank ?? 'null'}; llama.cpp computes ${layers} layers ${isLite ? 'without' : 'with'} one only`,
+      );
+    if (latent.rotated % 2 !== 0) badFolderFile(file, `qk_rope_head_dim is ${latent.rotated}; it has to be even`);
+    // llama.cpp takes one factor of attention for scaled positions, and Hugging Face the quotient of two.
+    const [scaleOfAll, scale] = [setting(rope, 'mscale_all_dim'), setting(rope, 'mscale')];
+    if (scale !== undefined && scale !== scaleOfAll)
+      unsupported(
+        file,
+        `${rope.where}.mscale is ${scale} and mscale_all_dim ${show(scaleOfAll)}; llama.cpp takes equal ones only`,
+      );
+    // Read the experts.
+    const { keys, sizes: counts } = readExperts(config, 'n_routed_experts');
+    const expertFeedForward = config.whole('moe_intermediate_size');
+    const shared = config.maybeWhole('n_shared_experts', 0) ?? 0;
+    const dense = config.whole('first_k_dense_replace', 0, 0);
+    const [groups, usedGroups] = [config.maybeWhole('n_group'), config.maybeWhole('topk_group')];
+    const scoring = config.get('scoring_func');
+    const gating = typeof scoring === 'string' && Object.hasOwn(gatings, scoring) ? gatings[scoring] : undefined;
+    if (scoring !== undefined && gating === undefined)
+      unsupported(file, `scoring_func is ${show(scoring)}; it can be ${Object.keys(gatings).join(' or ')}`);
+    const corrects = names.some((name) => name.endsWith('.mlp.gate.e_score_correction_bias'));
+    const correction: Row = {
+      from: 'mlp.gate.e_score_correction_bias',
+      to: 'exp_probs_b',
+      whole: '.bias',
+      shape: ['experts'],
+    };
+    if (config.get('topk_method') === 'group_limited_greedy' && (groups ?? 1) > 1) {
+      const text =
+        'topk_method is "group_limited_greedy"; llama.cpp chooses groups of experts by their two best, not by the best one';
+      notes.push(noteOf('choosesGroups', {}, text));
+    }
+    const isTied = config.maybeFlag('tie_word_embeddings') === true;
+    return {
+      keys: {
+        ...keys,
+        'attention.head_count_kv': 1,
+        'rope.scaling.yarn_log_multiplier': scaleOfAll === undefined ? undefined : 0.1 * scaleOfAll,
+        expert_group_count: groups,
+        expert_group_used_count: usedGroups,
+        expert_gating_func: gating,
+        leading_dense_block_count: dense,
+        vocab_size: vocabulary,
+        'attention.q_lora_rank': latent.queryRank,
+        'attention.kv_lora_rank': latent.rank,
+        // The cache holds keys and values before they are restored.
+        'attention.key_length': latent.rank + latent.rotated,
+        'attention.value_length': latent.rank,
+        'attention.key_length_mla': latent.plain + latent.rotated,
+        'attention.value_length_mla': latent.value,
+        expert_feed_forward_length: expertFeedForward,
+        expert_shared_count: shared,
+        expert_weights_scale: config.positive('routed_scaling_factor', 1),
+        expert_weights_norm: config.maybeFlag('norm_topk_prob') === true ? true : undefined,
+        'rope.dimension_count': latent.rotated,
+      },
+      sizes: { ...counts, expertFeedForward, sharedFeedForward: shared * expertFeedForward },
+      table: {
+        layer: [
+          ...norms,
+          ...latentAttention(heads, latent),
+          ...onlyIn(feedForward, (layer) => layer < dense),
+          ...onlyIn(
+            [
+              { from: 'mlp.gate', to: 'ffn_gate_inp', shape: ['experts', 'hidden'] },
+              ...(corrects ? [correction] : []),
+              ...separateExperts,
+              ...(shared > 0 ? sharedExperts('mlp.shared_experts') : []),
+            ],
+            (layer) => layer >= dense,
+          ),
+        ],
+        rename: (name) => {
+          // Leave out the layers that predict further tokens.
+          const layer = /^model\.layers\.(\d+)\./.exec(name)?.[1];
+          if (layer !== undefined && Number(layer) >= layers) return undefined;
+          return isTied ? withoutHead(name) : name;
+        },
+      },
+    };
+  },
+};
+
+export const deepseekFamily: readonly ModelClass[] = [deepseek2];

@@ -1,0 +1,52 @@
+/** EXAONE 4. Reference: github.com/ggml-org/llama.cpp, conversion/exaone.py at 051139f. Tests compare with llama.cpp v0.5.0. */
+import { show } from '../../core/show.js';
+import { badFolderFile, unsupported } from '../huggingface/errors.js';
+import {
+  allBut,
+  type Draft,
+  decoderDefaults,
+  file,
+  type ModelClass,
+  siluSettings,
+  threeOfFourWindows,
+} from '../huggingface/reading.js';
+import { attention, feedForward, headNorms, lateNorms } from './rows.js';
+
+/** Layers with a window if config.json has no layer_types: by letters such as LLLG, or all but each n-th. */
+function patternOfWindows({ config }: Draft): (layer: number) => boolean {
+  const pattern = config.get('sliding_window_pattern');
+  if (pattern === undefined) return allBut(4);
+  if (typeof pattern === 'string' && pattern.length > 0) return (i) => pattern[i % pattern.length] === 'L';
+  if (typeof pattern === 'number' && Number.isInteger(pattern) && pattern > 0) return allBut(pattern);
+  return badFolderFile(file, `sliding_window_pattern has to be letters or a whole number, got ${show(pattern)}`);
+}
+
+const exaone4: ModelClass = {
+  architecture: 'exaone4',
+  classes: {
+    Exaone4ForCausalLM: decoderDefaults([4096, 16384, 32], [32, 32], 2048, {
+      rms_norm_eps: 1e-5,
+      sliding_window: 4096,
+    }),
+  },
+  preTokenizers: { 'gpt-2': 'exaone4' },
+  only: siluSettings,
+  scaling: ['linear', 'yarn', 'llama3'],
+  llama3Factor: 16,
+  table: { layer: [...lateNorms, ...attention, ...headNorms, ...feedForward] },
+  details(draft) {
+    const { layers, vocabulary } = draft.sizes;
+    const window = draft.config.maybeWhole('sliding_window');
+    const keys = threeOfFourWindows(draft, window === undefined ? undefined : patternOfWindows(draft));
+    // llama.cpp decides by the number of layers, whatever the file says.
+    const slides = layers === 64;
+    if ((window !== undefined) !== slides)
+      unsupported(
+        file,
+        `sliding_window is ${show(window)}; llama.cpp computes ${layers} layers ${slides ? 'with' : 'without'} one`,
+      );
+    return { keys: { ...keys, vocab_size: vocabulary } };
+  },
+};
+
+export const exaoneFamily: readonly ModelClass[] = [exaone4];

@@ -1,0 +1,245 @@
+/**
+ * ChatGLM 3, GLM-4, GLM-Edge, and GLM-4 with experts.
+ * Reference: github.com/ggml-org/llama.cpp, conversion/ glm.py at 051139f and chatglm.py 32e9e04. Tests compare with llama.cpp v0.5.0.
+ */
+import { show } from '../../core/show.js';
+import { badFolderFile, unsupported } from '../huggingface/errors.js';
+import { member } from '../huggingface/json.js';
+import {
+  decoderDefaults,
+  file,
+  type ModelClass,
+  never,
+  type Read,
+  readExperts,
+  rotatedOf,
+} from '../huggingface/reading.js';
+import type { Row } from '../huggingface/tensors.js';
+import {
+  attention,
+  biasedInputs,
+  feedForward,
+  headNorms,
+  joinedFeedForward,
+  norms,
+  normsBetween,
+  onlyIn,
+  separateExperts,
+  sharedExperts,
+  withBias,
+} from './rows.js';
+
+const glmDefaults = decoderDefaults([4096, 13696, 40], [32, 2, 128], 131072, {
+  rms_norm_eps: 1.5625e-7,
+  attention_bias: true,
+});
+
+const glm4: ModelClass = {
+  architecture: 'glm4',
+  classes: { Glm4ForCausalLM: glmDefaults },
+  preTokenizers: { 'llama-bpe': 'glm4', 'smaug-bpe': 'glm4' },
+  roleTokens: [
+    ['eos', '<|endoftext|>'],
+    ['eot', '<|user|>'],
+    ['unk', '<|endoftext|>'],
+    ['bos', '<|endoftext|>'],
+  ],
+  only: { hidden_act: ['silu'], use_sliding_window: [false] },
+  scaling: ['linear', 'yarn'],
+  slides: never,
+  table: {
+    layer: [
+      { from: 'input_layernorm', to: 'attn_norm', shape: ['hidden'] },
+      { from: 'post_self_attn_layernorm', to: 'post_attention_norm', shape: ['hidden'] },
+      { from: 'post_attention_layernorm', to: 'ffn_norm', shape: ['hidden'] },
+      { from: 'post_mlp_layernorm', to: 'post_ffw_norm', shape: ['hidden'] },
+      ...biasedInputs,
+      ...joinedFeedForward,
+    ],
+  },
+  details(draft) {
+    const { rope } = draft;
+    if (member(rope.settings, 'mrope_section') !== undefined)
+      unsupported(file, `${rope.where}.mrope_section is set; the language models of GLM-4V are not supported`);
+    return { keys: { 'rope.dimension_count': rotatedOf(draft, 0.5) } };
+  },
+};
+
+/** Numbers of ChatGLM, whose class comes with each model. */
+function chatGlmNumbers({ config }: Read) {
+  if (config.get('position_encoding_2d') !== undefined || config.get('inner_hidden_size') !== undefined)
+    unsupported(
+      file,
+      'the model is ChatGLM 1, whose positions have two dimensions; llama.cpp computes ChatGLM 3 and later ones',
+    );
+  if (config.get('pre_seq_len') !== undefined)
+    unsupported(
+      file,
+      `pre_seq_len is ${show(config.get('pre_seq_len'))}; llama.cpp computes no prefixes that were learned`,
+    );
+  const layers = config.maybeWhole('num_hidden_layers') ?? config.whole('num_layers');
+  if (config.whole('num_layers', layers) !== layers)
+    badFolderFile(file, `num_hidden_layers is ${layers} and num_layers ${show(config.get('num_layers'))}`);
+  const hidden = config.whole('hidden_size');
+  const heads = config.whole('num_attention_heads');
+  return {
+    layers,
+    keyHeads: config.maybeWhole('multi_query_group_num') ?? config.whole('num_key_value_heads', heads),
+    feedForward: config.maybeWhole('ffn_hidden_size') ?? config.whole('intermediate_size', 4 * hidden),
+    context: config.whole('seq_length', hidden),
+    rmsEpsilon: config.positive('layernorm_epsilon', 1e-5),
+    theta: 10000 * config.positive('rope_ratio', 1),
+    plainHeads: true,
+  } as const;
+}
+
+/** ChatGLM 3 and GLM-4-9B. */
+const chatglm: ModelClass = {
+  architecture: 'chatglm',
+  classes: { ChatGLMModel: {}, ChatGLMForConditionalGeneration: {} },
+  // llama.cpp knows a second name of it, glm4, for some tokenizers of this architecture, and takes both for the same.
+  preTokenizers: { 'llama-bpe': 'chatglm-bpe', 'smaug-bpe': 'chatglm-bpe' },
+  roleTokens: [
+    ['eos', '<|endoftext|>'],
+    ['eot', '<|user|>'],
+    ['unk', '<|endoftext|>'],
+  ],
+  adds: { bos: false },
+  only: {
+    rmsnorm: [true],
+    multi_query_attention: [true],
+    post_layer_norm: [true],
+    add_bias_linear: [false],
+    apply_residual_connection_post_layernorm: [false],
+  },
+  decoder: chatGlmNumbers,
+  scaling: [],
+  ties: false,
+  details({ config, sizes }) {
+    config.only('kv_channels', sizes.head);
+    const share = config.positive('partial_rotary_factor', 0.5);
+    const dimensions = Math.floor(config.whole('attention_dim', sizes.head) * share);
+    if (dimensions < 2 || dimensions > sizes.head || dimensions % 2 !== 0)
+      badFolderFile(file, `${dimensions} of ${sizes.head} elements of a head turn; they have to be pairs`);
+    const biases = config.maybeFlag('add_qkv_bias');
+    const products: Row = { from: 'self_attention.query_key_value', to: 'attn_qkv', shape: ['together', 'hidden'] };
+    return {
+      keys: { 'rope.dimension_count': dimensions },
+      sizes: { vocabulary: config.maybeWhole('padded_vocab_size') ?? sizes.vocabulary },
+      table: {
+        layersKey: 'num_layers',
+        layerPrefix: 'encoder.layers.',
+        outside: [
+          { from: 'embedding.word_embeddings', to: 'token_embd', shape: ['vocabulary', 'hidden'] },
+          { from: 'encoder.final_layernorm', to: 'output_norm', shape: ['hidden'] },
+          { from: 'output_layer', to: 'output', shape: ['vocabulary', 'hidden'], optional: true },
+        ],
+        layer: [
+          ...norms,
+          { ...products, bias: biases === undefined ? 'optional' : biases ? 'always' : 'never' },
+          { from: 'self_attention.dense', to: 'attn_output', shape: ['hidden', 'queries'] },
+          { from: 'mlp.dense_h_to_4h', to: 'ffn_up', shape: ['2 feedForward', 'hidden'] },
+          { from: 'mlp.dense_4h_to_h', to: 'ffn_down', shape: ['hidden', 'feedForward'] },
+        ],
+        rename: (name) => (name.endsWith('rotary_pos_emb.inv_freq') ? undefined : name.replace(/^transformer\./, '')),
+      },
+    };
+  },
+};
+
+/**
+ * GLM-4-9B and GLM-Edge in the names of transformers. The converter takes defaults for the context, the base and the addend of norms, which it looks
+ * for under ChatGLM's names; here they are those of the folder.
+ */
+const glm: ModelClass = {
+  architecture: 'chatglm',
+  classes: { GlmForCausalLM: glmDefaults },
+  adds: { bos: false },
+  only: { hidden_act: ['silu'] },
+  decoder: { plainHeads: true },
+  scaling: [],
+  table: { layer: [...norms, ...biasedInputs, ...joinedFeedForward] },
+  details(draft) {
+    draft.config.only('head_dim', draft.sizes.head);
+    return { keys: { 'rope.dimension_count': rotatedOf(draft, 0.5) } };
+  },
+};
+
+/** Layers behind the last one, which predict further tokens. */
+const nextRows: readonly Row[] = [
+  { from: 'eh_proj', to: 'nextn.eh_proj', shape: ['hidden', '2 hidden'] },
+  { from: 'enorm', to: 'nextn.enorm', shape: ['hidden'] },
+  { from: 'hnorm', to: 'nextn.hnorm', shape: ['hidden'] },
+  { from: 'embed_tokens', to: 'nextn.embed_tokens', shape: ['vocabulary', 'hidden'], optional: true },
+  { from: 'shared_head.head', to: 'nextn.shared_head_head', shape: ['vocabulary', 'hidden'], optional: true },
+  { from: 'shared_head.norm', to: 'nextn.shared_head_norm', shape: ['hidden'], optional: true },
+];
+
+const glm4moe: ModelClass = {
+  architecture: 'glm4moe',
+  classes: {
+    Glm4MoeForCausalLM: decoderDefaults([4096, 10944, 46], [96, 8], 131072, {
+      rms_norm_eps: 1e-5,
+      moe_intermediate_size: 1408,
+      num_experts_per_tok: 8,
+    }),
+  },
+  preTokenizers: { 'llama-bpe': 'glm4', 'smaug-bpe': 'glm4' },
+  roleTokens: [
+    ['bos', '[gMASK]'],
+    ['eot', '<|user|>'],
+    ['unk', '<|endoftext|>'],
+    ['eom', '<|observation|>'],
+  ],
+  only: { hidden_act: ['silu'], n_group: [1], topk_group: [1] },
+  scaling: ['linear', 'yarn'],
+  details(draft) {
+    const { config, sizes } = draft;
+    const { keys, sizes: counts } = readExperts(config, 'n_routed_experts');
+    const nextLayers = config.maybeWhole('num_nextn_predict_layers', 0);
+    const dense = config.maybeWhole('first_k_dense_replace', 0) ?? 0;
+    const shared = config.whole('n_shared_experts');
+    const expertFeedForward = config.whole('moe_intermediate_size');
+    const layers = sizes.layers + (nextLayers ?? 0);
+    const hasHeadNorms = config.maybeFlag('use_qk_norm') ?? false;
+    return {
+      keys: {
+        ...keys,
+        block_count: layers,
+        expert_group_count: config.whole('n_group', 1),
+        expert_group_used_count: config.whole('topk_group', 1),
+        'rope.dimension_count': rotatedOf(draft, 0.5),
+        expert_feed_forward_length: expertFeedForward,
+        expert_shared_count: shared,
+        leading_dense_block_count: dense,
+        // A sigmoid makes the shares.
+        expert_gating_func: 2,
+        expert_weights_scale: config.positive('routed_scaling_factor', 1),
+        expert_weights_norm: config.maybeFlag('norm_topk_prob') ?? true,
+        nextn_predict_layers: nextLayers,
+      },
+      sizes: { ...counts, layers, expertFeedForward, sharedFeedForward: shared * expertFeedForward },
+      table: {
+        layer: [
+          ...normsBetween,
+          ...withBias(attention.slice(0, 3), 'stated'),
+          ...attention.slice(3),
+          ...(hasHeadNorms ? headNorms : []),
+          ...onlyIn(feedForward, (layer) => layer < dense),
+          ...onlyIn(
+            [
+              { from: 'mlp.gate', to: 'ffn_gate_inp', shape: ['experts', 'hidden'] },
+              { from: 'mlp.gate.e_score_correction_bias', to: 'exp_probs_b', whole: '.bias', shape: ['experts'] },
+              ...separateExperts,
+              ...sharedExperts('mlp.shared_experts'),
+            ],
+            (layer) => layer >= dense,
+          ),
+          ...onlyIn(nextRows, (layer) => layer >= sizes.layers),
+        ],
+      },
+    };
+  },
+};
+
+export const glmFamily: readonly ModelClass[] = [glm4, chatglm, glm, glm4moe];

@@ -1,0 +1,107 @@
+/** The families of models. To add one, add its file here. */
+import { type Note, noteOf } from '../../core/note.js';
+import { show } from '../../core/show.js';
+import { type Config, type Rope, readRope } from '../huggingface/config.js';
+import { badFolderFile, unsupported } from '../huggingface/errors.js';
+import { type Json, member } from '../huggingface/json.js';
+import {
+  type ArchitectureFacts,
+  file,
+  type Model,
+  type ModelClass,
+  type Read,
+  readClass,
+} from '../huggingface/reading.js';
+import { bertFamily } from './bert.js';
+import { bitnetFamily } from './bitnet.js';
+import { cohereFamily } from './cohere.js';
+import { deepseekFamily } from './deepseek.js';
+import { ernieFamily } from './ernie.js';
+import { exaoneFamily } from './exaone.js';
+import { gemmaFamily } from './gemma.js';
+import { glmFamily } from './glm.js';
+import { gptFamily } from './gpt.js';
+import { graniteFamily } from './granite.js';
+import { hunyuanFamily } from './hunyuan.js';
+import { lfmFamily } from './lfm2.js';
+import { llamaFamily } from './llama.js';
+import { mambaFamily } from './mamba.js';
+import { nemotronFamily } from './nemotron.js';
+import { olmoFamily } from './olmo.js';
+import { phiFamily } from './phi.js';
+import { qwenFamily } from './qwen.js';
+import { seedFamily } from './seed-oss.js';
+import { t5Family } from './t5.js';
+
+const families: readonly ModelClass[] = [
+  ...llamaFamily,
+  ...qwenFamily,
+  ...gemmaFamily,
+  ...phiFamily,
+  ...graniteFamily,
+  ...olmoFamily,
+  ...glmFamily,
+  ...cohereFamily,
+  ...deepseekFamily,
+  ...gptFamily,
+  ...mambaFamily,
+  ...bitnetFamily,
+  ...ernieFamily,
+  ...exaoneFamily,
+  ...hunyuanFamily,
+  ...lfmFamily,
+  ...nemotronFamily,
+  ...seedFamily,
+  ...bertFamily,
+  ...t5Family,
+];
+
+/** Classes by the name that config.json has under `architectures`, with their defaults. */
+const known = new Map(
+  families.flatMap((one) => Object.entries(one.classes).map(([name, defaults]) => [name, { one, defaults }] as const)),
+);
+
+/** The names that config.json may have under `architectures`. */
+export const architectureNames: readonly string[] = [...known.keys()];
+
+/** Values of keys that a config.json of a class may lack. */
+export function defaultsOf(className: unknown): Json {
+  return known.get(className as string)?.defaults ?? {};
+}
+
+/** Facts about an architecture of llama.cpp; empty if it is not known. */
+export function factsOf(architecture: string): ArchitectureFacts {
+  return families.find((one) => one.architecture === architecture) ?? {};
+}
+
+/** Architectures that are missing, with the reason and with advice. */
+const missing: readonly (readonly [names: RegExp, reason: string])[] = [
+  [/^MPNet/, 'llama.cpp has no graph for MPNet; export it to ONNX, and quantize that file here'],
+];
+
+/** The note about limits of YaRN that llama.cpp rounds. */
+function ropeNotes({ type, settings, where }: Rope, architecture: string): Note[] {
+  if (type !== 'yarn' || member(settings, 'truncate') !== false) return [];
+  const text =
+    `${where}.truncate is false in config.json; llama.cpp always rounds the limits between which YaRN scales frequencies to whole pairs, so ` +
+    'that logits differ from those of transformers (by 0.3 % of the largest in gpt-oss)';
+  return [noteOf('computedOtherwise', { architecture }, text)];
+}
+
+/** Reads a model of a known class. */
+export function readModel(config: Config, folder: Pick<Read, 'names' | 'embeddingRows' | 'isCoded'>): Model {
+  const list = config.get('architectures');
+  const name: unknown = Array.isArray(list) ? list[0] : undefined;
+  if (typeof name !== 'string') return badFolderFile(file, 'architectures is missing, or names none');
+  const found = known.get(name);
+  if (found === undefined) {
+    const [, reason] = missing.find(([names]) => names.test(name)) ?? [];
+    const why = reason === undefined ? '' : `: ${reason}`;
+    return unsupported(
+      file,
+      `the architecture ${show(name)} is not supported${why}; supported are ${architectureNames.join(', ')}`,
+    );
+  }
+  const rope = readRope(config);
+  return readClass(found.one, { config, rope, notes: ropeNotes(rope, name), ...folder });
+}

@@ -1,0 +1,236 @@
+/**
+ * Llama, Mistral, Mixtral, SmolLM3 and Llama 4, and the text models of Llama's kind beside towers for pictures.
+ * Reference: github.com/ggml-org/llama.cpp, conversion/ llama.py at 0274f0f and mistral3.py 32e9e04; llama4.py of Tippach/Franken-Llama
+ * 1774451. Tests compare with llama.cpp v0.5.0.
+ */
+import { show } from '../../core/show.js';
+import { badFolderFile, unsupported } from '../huggingface/errors.js';
+import {
+  checkWindow,
+  type Draft,
+  decoderDefaults,
+  file,
+  type ModelClass,
+  readExperts,
+  siluSettings,
+} from '../huggingface/reading.js';
+import { neededSetting, setting } from '../huggingface/rope.js';
+import type { TensorTable } from '../huggingface/tensors.js';
+import {
+  attention,
+  feedForward,
+  llamaAttention,
+  mixtralExperts,
+  norms,
+  onlyIn,
+  sharedExperts,
+  turnedExperts,
+  withBias,
+  withoutBias,
+} from './rows.js';
+
+/** Keys of Llama besides the usual ones. */
+export const llamaKeys = ({ sizes }: Draft) => ({
+  vocab_size: sizes.vocabulary,
+  'rope.dimension_count': sizes.head,
+});
+
+/** Values of keys of Llama's first generation. */
+export const llamaDefaults = decoderDefaults([4096, 11008, 32], [32], 2048);
+const mistralDefaults = decoderDefaults([4096, 14336, 32], [32, 8], 131072);
+
+/** Fails unless each fourth layer lacks a rotary embedding, as llama.cpp has it whatever the file says. */
+function checkRotaries({ config, sizes: { layers } }: Draft): void {
+  const list = config.get('no_rope_layers');
+  if (!Array.isArray(list) || list.length === 0) return;
+  if (list.length !== layers) badFolderFile(file, `no_rope_layers has ${list.length} entries for ${layers} layers`);
+  const other = list.findIndex((rotates, i) => rotates !== ((i + 1) % 4 === 0 ? 0 : 1));
+  if (other >= 0)
+    unsupported(file, `no_rope_layers[${other}] is ${show(list[other])}; llama.cpp computes it otherwise`);
+}
+
+/** The table of Llama, whose feed-forward part may have biases. */
+export const llamaTable: TensorTable = {
+  layer: [...norms, ...llamaAttention, ...withBias(feedForward, 'optional')],
+};
+
+const llama: ModelClass = {
+  architecture: 'llama',
+  classes: { LlamaForCausalLM: llamaDefaults, MistralForCausalLM: { ...mistralDefaults, sliding_window: 4096 } },
+  statesPrefix: true,
+  only: siluSettings,
+  scaling: ['linear', 'yarn', 'llama3'],
+  table: llamaTable,
+  details(draft) {
+    checkWindow(draft);
+    return { keys: llamaKeys(draft) };
+  },
+};
+
+/** The text models of SmolVLM, Idefics 3 and VideoLLaMA 3. */
+const textModel: ModelClass = {
+  ...llama,
+  classes: {
+    VLlama3ForCausalLM: llamaDefaults,
+    Idefics3ForConditionalGeneration: llamaDefaults,
+    SmolVLMForConditionalGeneration: llamaDefaults,
+  },
+  table: { ...llamaTable, rename: (name) => name.replace('text_model.', '') },
+};
+
+/** The text model of LLaVA, which may be of any family. */
+const llava: ModelClass = {
+  ...llama,
+  classes: { LlavaForConditionalGeneration: llamaDefaults },
+  details(draft) {
+    const type = draft.config.get('model_type');
+    if (type !== undefined && !['llama', 'mistral', 'llava'].includes(type as string))
+      unsupported(file, `the text model of LLaVA is ${show(type)}; llama or mistral are supported`);
+    return llama.details?.(draft) ?? {};
+  },
+};
+
+const mixtral: ModelClass = {
+  ...llama,
+  classes: {
+    MixtralForCausalLM: {
+      ...mistralDefaults,
+      rms_norm_eps: 1e-5,
+      rope_theta: 1e6,
+      num_local_experts: 8,
+      num_experts_per_tok: 2,
+    },
+  },
+  table: { layer: [...norms, ...llamaAttention, ...mixtralExperts] },
+  details(draft) {
+    checkWindow(draft);
+    const { keys, sizes } = readExperts(draft.config, 'num_local_experts');
+    return { keys: { ...llamaKeys(draft), ...keys }, sizes };
+  },
+};
+
+const smollm3: ModelClass = {
+  ...llama,
+  architecture: 'smollm3',
+  classes: {
+    SmolLM3ForCausalLM: decoderDefaults([2048, 11008, 36], [16, 4], 32768, {
+      rope_theta: 2e6,
+      tie_word_embeddings: true,
+    }),
+  },
+  statesPrefix: undefined,
+  only: { no_rope_layer_interval: [4], attention_bias: [false], mlp_bias: [false], ...siluSettings },
+  table: { layer: [...norms, ...llamaAttention.map(withoutBias), ...feedForward] },
+  details(draft) {
+    checkRotaries(draft);
+    checkWindow(draft);
+    return { keys: llamaKeys(draft) };
+  },
+};
+
+const mistral3Defaults = decoderDefaults([4096, 14336, 34], [32, 8], 262144, { rms_norm_eps: 1e-5, rope_theta: 1e6 });
+
+/** Mistral Small 3 and Ministral. */
+const mistral3: ModelClass = {
+  ...llama,
+  architecture: 'mistral3',
+  classes: { Mistral3ForConditionalGeneration: mistral3Defaults, Ministral3ForCausalLM: mistral3Defaults },
+  details(draft) {
+    const { config, rope } = draft;
+    const type = config.get('model_type');
+    if (type === 'mistral4')
+      unsupported(file, 'model_type is "mistral4", whose experts and latent attention are not supported');
+    checkWindow(draft);
+    if (type !== 'ministral3') return { keys: llamaKeys(draft) };
+    if (rope.type !== 'yarn') unsupported(file, `${rope.where}.rope_type is ${show(rope.type)}; it has to be yarn`);
+    const [multiplier, scale] = [neededSetting(rope, 'mscale_all_dim'), neededSetting(rope, 'llama_4_scaling_beta')];
+    // llama.cpp derives the factor of attention from one number, and Hugging Face from two.
+    if ((setting(rope, 'mscale') ?? 1) !== 1 || multiplier !== 1)
+      unsupported(file, `${rope.where}.mscale or mscale_all_dim is not 1; llama.cpp computes Ministral with 1 only`);
+    const more = { 'rope.scaling.yarn_log_multiplier': multiplier, 'attention.temperature_scale': scale };
+    return { keys: { ...llamaKeys(draft), ...more } };
+  },
+};
+
+const llama4Defaults = decoderDefaults([5120, 8192, 48], [40, 8, 128], 131072, {
+  intermediate_size_mlp: 16384,
+  rms_norm_eps: 1e-5,
+  rope_theta: 5e5,
+  num_local_experts: 16,
+  num_experts_per_tok: 1,
+  interleave_moe_layer_step: 1,
+});
+
+const llama4: ModelClass = {
+  architecture: 'llama4',
+  classes: { Llama4ForCausalLM: llama4Defaults, Llama4ForConditionalGeneration: llama4Defaults },
+  preTokenizers: { 'gpt-4o': 'llama4' },
+  only: {
+    ...siluSettings,
+    attention_bias: [false],
+    attention_chunk_size: [8192],
+    floor_scale: [8192],
+    attn_scale: [0.1],
+    attn_temperature_tuning: [true, 4, 1],
+    no_rope_layer_interval: [4],
+  },
+  decoder: ({ config }) => ({ feedForward: config.whole('intermediate_size_mlp') }),
+  scaling: ['llama3'],
+  details(draft) {
+    const { config, sizes } = draft;
+    const { keys, sizes: counts } = readExperts(config, 'num_local_experts');
+    // llama.cpp decides by the number of experts, whatever the file says.
+    const normsHeads = counts.experts !== 128;
+    if ((config.maybeFlag('use_qk_norm') ?? true) !== normsHeads)
+      unsupported(
+        file,
+        `use_qk_norm is ${!normsHeads}; llama.cpp computes ${counts.experts} experts with ${normsHeads} only`,
+      );
+    checkRotaries(draft);
+    const types = config.get('layer_types');
+    const isWhole = (i: number) => (i + 1) % 4 === 0;
+    if (Array.isArray(types) && types.some((type, i) => type !== (isWhole(i) ? 'full_attention' : 'chunked_attention')))
+      unsupported(
+        file,
+        'layer_types differ from chunked_attention in three of four layers, as llama.cpp computes them',
+      );
+    // Each n-th layer has experts in the place of a dense part.
+    const step = config.whole('interleave_moe_layer_step');
+    const hasExperts = (layer: number) => (layer + 1) % step === 0;
+    const list = config.get('moe_layers');
+    if (Array.isArray(list) && list.length > 0) {
+      const stated = new Set<unknown>(list);
+      for (let i = 0; i < sizes.layers; i++)
+        if (stated.has(i) !== hasExperts(i))
+          unsupported(file, `moe_layers is ${show(list)}; llama.cpp computes experts in each layer of ${step} only`);
+    }
+    const expertFeedForward = config.whole('intermediate_size');
+    const dense = feedForward.map((row) => ({ ...row, from: row.from.replace('mlp', 'feed_forward') }));
+    return {
+      keys: {
+        ...llamaKeys(draft),
+        ...keys,
+        interleave_moe_layer_step: step,
+        expert_feed_forward_length: expertFeedForward,
+      },
+      sizes: { ...counts, expertFeedForward, sharedFeedForward: expertFeedForward },
+      table: {
+        layer: [
+          ...norms,
+          ...attention,
+          ...onlyIn(dense, (layer) => !hasExperts(layer)),
+          ...onlyIn(
+            [
+              { from: 'feed_forward.router', to: 'ffn_gate_inp', shape: ['experts', 'hidden'] },
+              ...turnedExperts('feed_forward.experts'),
+              ...sharedExperts('feed_forward.shared_expert'),
+            ],
+            hasExperts,
+          ),
+        ],
+      },
+    };
+  },
+};
+
+export const llamaFamily: readonly ModelClass[] = [...[llama, mixtral, smollm3, mistral3, llama4, textModel, llava]];

@@ -1,0 +1,472 @@
+/**
+ * Qwen2, Qwen3 and Qwen3.5, with experts, beside towers for pictures, and with linear attention (gated delta nets) in most layers.
+ * Reference: github.com/ggml-org/llama.cpp, conversion/ qwen.py at 03173d5 and qwen3vl.py 06e514f; qwen.py and qwenvl.py of
+ * Tippach/Franken-Llama 1774451, without the layers that predict further tokens. Tests compare with llama.cpp v0.5.0.
+ */
+import { noteOf } from '../../core/note.js';
+import { show } from '../../core/show.js';
+import { greatestCommonDivisor } from '../../formats/codecs/elements.js';
+import { badFolderFile, unsupported } from '../huggingface/errors.js';
+import { arrayMember, type Json } from '../huggingface/json.js';
+import {
+  areStacked,
+  checkSparse,
+  type Draft,
+  decoderDefaults,
+  file,
+  type ModelClass,
+  never,
+  readExperts,
+  rotatedOf,
+  siluSettings,
+} from '../huggingface/reading.js';
+import { ropeSections } from '../huggingface/rope.js';
+import type { Row, RowsOf, TensorTable, ViewOf } from '../huggingface/tensors.js';
+import type { RowWindow } from '../recipe.js';
+import {
+  attention,
+  embedding,
+  feedForward,
+  finalNorm,
+  head,
+  headNorms,
+  norms,
+  onlyIn,
+  plusOne,
+  qwenExperts,
+  sharedExperts,
+  turnedExperts,
+  viewFrom,
+  withBias,
+  withPrefix,
+} from './rows.js';
+
+const qwen2Defaults = decoderDefaults([4096, 22016, 32], [32, 32], 32768);
+const qwen3Defaults = { ...qwen2Defaults, head_dim: 128 };
+const qwen2moeDefaults = decoderDefaults([2048, 5632, 24], [16, 16], 32768, {
+  moe_intermediate_size: 1408,
+  shared_expert_intermediate_size: 5632,
+  num_experts: 60,
+  num_experts_per_tok: 4,
+});
+const qwen2vlDefaults = decoderDefaults([8192, 29568, 80], [64, 8], 32768, { rms_norm_eps: 1e-5, rope_theta: 1e6 });
+const longContext = { max_position_embeddings: 128000, rope_theta: 5e5 };
+
+/** Attention of Qwen2, whose queries, keys and values have biases. */
+const qwen2Attention = [...withBias(attention.slice(0, 3)), ...attention.slice(3)];
+const qwen2Layer = [...norms, ...qwen2Attention, ...feedForward];
+
+const qwen2: ModelClass = {
+  architecture: 'qwen2',
+  classes: { Qwen2ForCausalLM: qwen2Defaults },
+  isPooled: true,
+  only: siluSettings,
+  scaling: ['linear', 'yarn'],
+  slides: never,
+  table: {
+    // Of the architectures whose transformers class has no bias here, llama.cpp adds that of this one alone.
+    outside: [embedding, finalNorm, { ...head, bias: 'optional' }],
+    layer: qwen2Layer,
+    rename: withPrefix,
+  },
+};
+
+const qwen3: ModelClass = {
+  ...qwen2,
+  architecture: 'qwen3',
+  classes: { Qwen3ForCausalLM: qwen3Defaults },
+  only: { ...siluSettings, attention_bias: [false] },
+  table: { layer: [...norms, ...attention, ...headNorms, ...feedForward], rename: withPrefix },
+};
+
+// ------------------------------------------------------------------------------------------------------------------------ experts
+
+/** The number of experts under either of its keys. */
+function qwenExpertCounts({ config }: Draft) {
+  const isOther = config.stated('num_experts') === undefined && config.stated('num_local_experts') !== undefined;
+  return readExperts(config, isOther ? 'num_local_experts' : 'num_experts');
+}
+
+/** Keys and sizes of experts, of which all tokens share one. */
+function withSharedExpert({ config }: Draft, { keys, sizes }: ReturnType<typeof readExperts>) {
+  const expertFeedForward = config.whole('moe_intermediate_size');
+  const sharedFeedForward = config.whole('shared_expert_intermediate_size');
+  return {
+    keys: {
+      ...keys,
+      expert_feed_forward_length: expertFeedForward,
+      expert_shared_feed_forward_length: sharedFeedForward,
+    },
+    sizes: { ...sizes, expertFeedForward, sharedFeedForward },
+  };
+}
+
+/** Experts with one that all tokens pass, whose share has a gate. */
+const mixture = (draft: Draft): Row[] => [
+  ...qwenExperts(areStacked(draft)),
+  { from: 'mlp.shared_expert_gate', to: 'ffn_gate_inp_shexp', shape: [1, 'hidden'] },
+  ...sharedExperts('mlp.shared_expert'),
+];
+
+const qwen2moe: ModelClass = {
+  ...qwen2,
+  architecture: 'qwen2moe',
+  classes: { Qwen2MoeForCausalLM: qwen2moeDefaults },
+  isPooled: undefined,
+  only: { norm_topk_prob: [false], qkv_bias: [true], ...siluSettings },
+  details(draft) {
+    checkSparse(draft);
+    const table = { layer: [...norms, ...qwen2Attention, ...mixture(draft)], rename: withPrefix };
+    return { ...withSharedExpert(draft, qwenExpertCounts(draft)), table };
+  },
+};
+
+const qwen3moe: ModelClass = {
+  ...qwen3,
+  architecture: 'qwen3moe',
+  classes: {
+    Qwen3MoeForCausalLM: decoderDefaults([2048, 6144, 24], [32, 4], 32768, {
+      moe_intermediate_size: 768,
+      num_experts: 128,
+      num_experts_per_tok: 8,
+    }),
+  },
+  isPooled: undefined,
+  only: { ...siluSettings, attention_bias: [false], norm_topk_prob: [true] },
+  details(draft) {
+    const { config, notes } = draft;
+    checkSparse(draft);
+    const { keys, sizes } = qwenExpertCounts(draft);
+    const expertFeedForward = config.whole('moe_intermediate_size');
+    if (config.get('norm_topk_prob') === undefined) {
+      const text = 'norm_topk_prob is missing in config.json; llama.cpp normalizes the weights of the chosen experts';
+      notes.push(noteOf('normalizesExperts', {}, text));
+    }
+    const layer = [...norms, ...attention, ...headNorms, ...qwenExperts(areStacked(draft))];
+    return {
+      keys: { ...keys, expert_feed_forward_length: expertFeedForward },
+      sizes: { ...sizes, expertFeedForward },
+      table: { layer, rename: withPrefix },
+    };
+  },
+};
+
+// ------------------------------------------------------------------------------------------------------------- beside towers
+
+/** Keys of positions with several coordinates, and the number of layers that take more than the last output of the tower. */
+function visionKeys({ config, rope, sizes }: Draft, hasDeepstack: boolean) {
+  const vision = config.get('vision_config') as Json | undefined;
+  return {
+    'rope.dimension_sections': ropeSections(rope, sizes.head),
+    n_deepstack_layers: hasDeepstack ? arrayMember(vision, 'deepstack_visual_indexes').length : undefined,
+  };
+}
+
+const qwen2vl: ModelClass = {
+  ...qwen2,
+  architecture: 'qwen2vl',
+  classes: { Qwen2VLForConditionalGeneration: qwen2vlDefaults, Qwen2_5_VLForConditionalGeneration: qwen2vlDefaults },
+  isPooled: undefined,
+  scaling: ['mrope', 'linear', 'yarn'],
+  // llama.cpp reads a bias of the head of this architecture, and does not add it.
+  table: { layer: qwen2Layer, rename: withPrefix },
+  details: (draft) => ({ keys: visionKeys(draft, false) }),
+};
+
+const qwen3vl: ModelClass = {
+  ...qwen3,
+  architecture: 'qwen3vl',
+  classes: { Qwen3VLForConditionalGeneration: { ...qwen3Defaults, ...longContext } },
+  isPooled: undefined,
+  scaling: ['mrope', 'linear', 'yarn'],
+  details: (draft) => ({ keys: visionKeys(draft, true) }),
+};
+
+/** Qwen3-VL with experts, which are stored with their inputs as rows. */
+const qwen3vlmoe: ModelClass = {
+  ...qwen3vl,
+  architecture: 'qwen3vlmoe',
+  classes: { Qwen3VLMoeForConditionalGeneration: { ...qwen2moeDefaults, ...longContext } },
+  only: { ...siluSettings, attention_bias: [false], norm_topk_prob: [true] },
+  table: {
+    layer: [
+      ...norms,
+      ...attention,
+      ...headNorms,
+      { from: 'mlp.gate', to: 'ffn_gate_inp', shape: ['experts', 'hidden'] },
+      ...turnedExperts('mlp.experts'),
+    ],
+  },
+  details(draft) {
+    const { config } = draft;
+    checkSparse(draft);
+    const key = config.stated('num_local_experts') === undefined ? 'num_experts' : 'num_local_experts';
+    const { keys, sizes } = readExperts(config, key);
+    const expertFeedForward = config.whole('moe_intermediate_size');
+    return {
+      keys: { ...visionKeys(draft, true), ...keys, expert_feed_forward_length: expertFeedForward },
+      sizes: { ...sizes, expertFeedForward },
+    };
+  },
+};
+
+// ----------------------------------------------------------------------------------------------------------- linear attention
+
+/** Sizes of linear attention. */
+interface Linear {
+  readonly keyHeads: number;
+  readonly valueHeads: number;
+  /** Elements of a head's key and value. */
+  readonly key: number;
+  readonly value: number;
+  /** Tokens that its convolution sees. */
+  readonly convolved: number;
+}
+
+/** Windows of equal length that cover others. */
+function evenly(windows: readonly RowWindow[]): readonly RowWindow[] {
+  const unit = windows.reduce((common, [, rows]) => greatestCommonDivisor(common, rows), 0);
+  return windows.flatMap(([first, rows]) =>
+    Array.from({ length: rows / unit }, (_, i) => [first + i * unit, unit] as const),
+  );
+}
+
+/** Rows of values, of some rows each, in the order of llama.cpp: the first one of each key, then the second one of each. `from` rows stay before them. */
+function orderedRows({ keyHeads, valueHeads }: Linear, rows: number, from = 0): RowsOf {
+  const each = valueHeads / keyHeads;
+  const order = Array.from({ length: valueHeads }, (_, i) => (i % keyHeads) * each + Math.floor(i / keyHeads));
+  const values = order.map((valueHead) => [from + valueHead * rows, rows] as const);
+  return () => evenly(from === 0 ? values : [[0, from], ...values]);
+}
+
+/** A tensor whose rows change places. */
+const ordered = (row: Row, to: string, windows: RowsOf): Row => ({
+  ...row,
+  to: '',
+  shares: [{ to, shape: row.as ?? row.shape, windows }],
+});
+
+/** Columns of values in the order of llama.cpp. */
+const orderedColumns =
+  ({ keyHeads, valueHeads, value }: Linear): ViewOf =>
+  ({ hidden }) => {
+    const each = valueHeads / keyHeads;
+    return viewFrom(0, [hidden, valueHeads * value], [each, value], [keyHeads, each * value], [value, 1]);
+  };
+
+/** Queries, keys, values and gates of each head of keys in one matrix. */
+function together({ keyHeads, valueHeads, key, value }: Linear): Row {
+  const values = (valueHeads / keyHeads) * value;
+  const each = 2 * key + 2 * values;
+  const parts = (first: number, rows: number) =>
+    Array.from({ length: keyHeads }, (_, h) => [h * each + first, rows] as const);
+  const all = keyHeads * each;
+  return {
+    from: 'linear_attn.in_proj_qkvz',
+    to: '',
+    shape: [all, 'hidden'],
+    shares: [
+      {
+        to: 'attn_qkv',
+        shape: [2 * keyHeads * key + valueHeads * value, 'hidden'],
+        windows: () => evenly([...parts(0, key), ...parts(key, key), ...parts(2 * key, values)]),
+      },
+      {
+        to: 'attn_gate',
+        shape: [valueHeads * value, 'hidden'],
+        windows: () => evenly(parts(2 * key + values, values)),
+      },
+    ],
+  };
+}
+
+/** Tensors of linear attention that all models have. `moves` is true if heads of values change places. */
+function linearAttention(linear: Linear, moves: boolean): Row[] {
+  const { keyHeads, valueHeads, key, value, convolved } = linear;
+  const channels = 2 * keyHeads * key + valueHeads * value;
+  const decay: Row = { from: 'linear_attn.A_log', to: 'ssm_a', whole: '', shape: [valueHeads], negativeExp: true };
+  const step: Row = { from: 'linear_attn.dt_bias', to: 'ssm_dt', whole: '.bias', shape: [valueHeads] };
+  const convolution: Row = {
+    from: 'linear_attn.conv1d',
+    to: 'ssm_conv1d',
+    shape: [channels, 1, convolved],
+    as: [channels, convolved],
+  };
+  const output: Row = { from: 'linear_attn.out_proj', to: 'ssm_out', shape: ['hidden', valueHeads * value] };
+  const norm: Row = { from: 'linear_attn.norm', to: 'ssm_norm', shape: [value] };
+  if (!moves) return [decay, step, convolution, norm, output];
+  return [
+    ordered(decay, 'ssm_a', orderedRows(linear, 1)),
+    ordered(step, 'ssm_dt', orderedRows(linear, 1)),
+    ordered(convolution, 'ssm_conv1d', orderedRows(linear, value, 2 * keyHeads * key)),
+    norm,
+    { ...output, as: output.shape, view: orderedColumns(linear) },
+  ];
+}
+
+/** Projections of Qwen3.5, a tensor each. */
+function apart(linear: Linear, moves: boolean): Row[] {
+  const { keyHeads, valueHeads, key, value } = linear;
+  const keys = 2 * keyHeads * key;
+  const rows = (from: string, to: string, count: number, windows: RowsOf): Row => {
+    const row: Row = { from: `linear_attn.${from}`, to, shape: [count, 'hidden'] };
+    return moves ? ordered(row, to, windows) : row;
+  };
+  return [
+    rows('in_proj_qkv', 'attn_qkv', keys + valueHeads * value, orderedRows(linear, value, keys)),
+    rows('in_proj_z', 'attn_gate', valueHeads * value, orderedRows(linear, value)),
+    rows('in_proj_b', 'ssm_beta', valueHeads, orderedRows(linear, 1)),
+    rows('in_proj_a', 'ssm_alpha', valueHeads, orderedRows(linear, 1)),
+  ];
+}
+
+/** Full attention, whose queries come with gates. */
+const gatedAttention: readonly Row[] = [
+  { from: 'self_attn.q_proj', to: 'attn_q', shape: ['2 queries', 'hidden'] },
+  ...attention.slice(1),
+  ...plusOne(headNorms),
+];
+
+const linearNorms = plusOne([
+  norms[0] as Row,
+  { from: 'post_attention_layernorm', to: 'post_attention_norm', shape: ['hidden'] },
+]);
+
+/** The table of a model. @param rows those of linear attention. @param rest those of the feed-forward part */
+function linearTable(isLinear: readonly boolean[], rows: readonly Row[], rest: readonly Row[]): TensorTable {
+  return {
+    outside: plusOne([embedding, finalNorm, head]),
+    layer: [
+      ...linearNorms,
+      ...onlyIn(gatedAttention, (layer) => isLinear[layer] !== true),
+      ...onlyIn(rows, (layer) => isLinear[layer] === true),
+      ...rest,
+    ],
+    // Leave out the layers that predict further tokens.
+    rename: (name) => (/^(model\.)?mtp\./.test(name) ? undefined : name),
+  };
+}
+
+/** Sizes, keys and layers of linear attention. */
+function readLinear(draft: Draft) {
+  const { config, sizes } = draft;
+  const linear: Linear = {
+    keyHeads: config.whole('linear_num_key_heads'),
+    valueHeads: config.whole('linear_num_value_heads'),
+    key: config.whole('linear_key_head_dim'),
+    value: config.whole('linear_value_head_dim'),
+    convolved: config.whole('linear_conv_kernel_dim'),
+  };
+  const { keyHeads, valueHeads, key, value } = linear;
+  if (valueHeads % keyHeads !== 0)
+    badFolderFile(file, `linear_num_value_heads ${valueHeads} is not a multiple of linear_num_key_heads ${keyHeads}`);
+  // llama.cpp has one size of states.
+  if (key !== value)
+    unsupported(
+      file,
+      `linear_key_head_dim is ${key} and linear_value_head_dim ${value}; llama.cpp takes equal ones only`,
+    );
+  // Each n-th layer has full attention, and the others linear attention.
+  const step = config.whole('full_attention_interval', 4);
+  const isLinear = Array.from({ length: sizes.layers }, (_, i) => (i + 1) % step !== 0);
+  const types = config.get('layer_types');
+  if (types !== undefined) {
+    if (!Array.isArray(types) || types.length !== sizes.layers)
+      return badFolderFile(file, `layer_types has to be an array of ${sizes.layers} names, got ${show(types)}`);
+    const other = types.findIndex((type, i) => type !== (isLinear[i] ? 'linear_attention' : 'full_attention'));
+    if (other >= 0)
+      unsupported(
+        file,
+        `layer_types[${other}] is ${show(types[other])}; llama.cpp computes every ${step}. layer with full attention`,
+      );
+  }
+  const keys = {
+    'ssm.conv_kernel': linear.convolved,
+    'ssm.state_size': key,
+    'ssm.group_count': keyHeads,
+    'ssm.time_step_rank': valueHeads,
+    'ssm.inner_size': value * valueHeads,
+    'attention.recurrent_layers': types === undefined ? undefined : isLinear,
+    full_attention_interval: step,
+    'rope.dimension_count': rotatedOf(draft, 0.25),
+  };
+  return { linear, isLinear, keys };
+}
+
+const linearDefaults = {
+  linear_conv_kernel_dim: 4,
+  linear_key_head_dim: 128,
+  linear_value_head_dim: 128,
+  linear_num_key_heads: 16,
+  linear_num_value_heads: 32,
+  head_dim: 256,
+  partial_rotary_factor: 0.25,
+  full_attention_interval: 4,
+};
+const qwen3nextDefaults = decoderDefaults([2048, 5632, 48], [16, 2], 32768, {
+  ...linearDefaults,
+  moe_intermediate_size: 512,
+  shared_expert_intermediate_size: 512,
+  num_experts: 512,
+  num_experts_per_tok: 10,
+});
+const qwen35Defaults = decoderDefaults([4096, 12288, 32], [16, 4], 32768, linearDefaults);
+const qwen35moeDefaults = { ...qwen3nextDefaults, num_hidden_layers: 40, num_experts: 256, num_experts_per_tok: 8 };
+
+const linearModel = {
+  only: { hidden_act: ['silu'], attention_bias: [false], attn_output_gate: [true], use_sliding_window: [false] },
+  scaling: ['linear', 'yarn'],
+} as const;
+
+const qwen3next: ModelClass = {
+  ...linearModel,
+  architecture: 'qwen3next',
+  classes: { Qwen3NextForCausalLM: qwen3nextDefaults },
+  only: { ...linearModel.only, norm_topk_prob: [true] },
+  decoder: ({ config }) => ({ feedForward: config.whole('intermediate_size', 1) }),
+  details(draft) {
+    checkSparse(draft);
+    const { linear, isLinear, keys } = readLinear(draft);
+    const experts = withSharedExpert(draft, readExperts(draft.config, 'num_experts'));
+    const rows: Row[] = [
+      together(linear),
+      { from: 'linear_attn.in_proj_ba', to: 'ssm_ba', shape: [2 * linear.valueHeads, 'hidden'] },
+      ...linearAttention(linear, false),
+    ];
+    return { ...experts, keys: { ...keys, ...experts.keys }, table: linearTable(isLinear, rows, mixture(draft)) };
+  },
+};
+
+/** Keys and the table of Qwen3.5. */
+function readQwen35(draft: Draft, rest: readonly Row[]) {
+  const { linear, isLinear, keys } = readLinear(draft);
+  const moves = linear.keyHeads !== linear.valueHeads;
+  const sections = ropeSections(draft.rope, keys['rope.dimension_count'], [11, 11, 10]);
+  return {
+    keys: { ...keys, 'rope.dimension_sections': sections },
+    table: linearTable(isLinear, [...apart(linear, moves), ...linearAttention(linear, moves)], rest),
+  };
+}
+
+const qwen35: ModelClass = {
+  ...linearModel,
+  architecture: 'qwen35',
+  classes: { Qwen3_5ForCausalLM: qwen35Defaults, Qwen3_5ForConditionalGeneration: qwen35Defaults },
+  details: (draft) => readQwen35(draft, feedForward),
+};
+
+const qwen35moe: ModelClass = {
+  ...qwen3next,
+  architecture: 'qwen35moe',
+  classes: { Qwen3_5MoeForCausalLM: qwen35moeDefaults, Qwen3_5MoeForConditionalGeneration: qwen35moeDefaults },
+  details(draft) {
+    checkSparse(draft);
+    const { keys, table } = readQwen35(draft, mixture(draft));
+    const experts = withSharedExpert(draft, readExperts(draft.config, 'num_experts'));
+    return { ...experts, keys: { ...keys, ...experts.keys }, table };
+  },
+};
+
+export const qwenFamily: readonly ModelClass[] = [
+  ...[qwen2, qwen3, qwen2moe, qwen3moe, qwen2vl, qwen3vl, qwen3vlmoe, qwen3next, qwen35, qwen35moe],
+];
