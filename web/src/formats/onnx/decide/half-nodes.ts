@@ -10,8 +10,7 @@ import { findBeyondHalf } from '../graph/beyond-half.js';
 import { cachesOf } from '../graph/caches.js';
 import type { Constants } from '../graph/constants.js';
 import type { Graphs, NodeInGraph, Use, Value } from '../graph/graph.js';
-import { batchesMoved } from '../graph/moved.js';
-import { computedFromIntegers } from '../graph/precise.js';
+import { batchesMoved, computedFromIntegers } from '../graph/precise.js';
 import { Types } from '../graph/types.js';
 import type { BeyondHalf } from '../reasons.js';
 

@@ -7,7 +7,7 @@ import { floatOf, type OnnxNode } from '../file/proto.js';
 import type { BeyondHalf } from '../reasons.js';
 import type { Constants, Magnitudes } from './constants.js';
 import { type Graphs, isConstant, type NodeInGraph, type Use, type Value } from './graph.js';
-import { Types, words } from './types.js';
+import { Types, wordSet } from './types.js';
 
 /** Largest number of float16, and the least one with all digits. */
 const [largestHalf, leastHalf] = [65504, 2 ** -14];
@@ -19,34 +19,34 @@ const [large, small] = [largestHalf / 16, leastHalf];
 const leastDivisor = 2 ** -21;
 
 /** Operators that only move or choose elements of their first input. */
-const moving = words(
+const moving = wordSet(
   `Identity Transpose Reshape Squeeze Unsqueeze Flatten Slice Split Gather GatherElements GatherND Expand Tile Pad DepthToSpace SpaceToDepth
   Trilu Compress ReverseSequence Cast`,
 );
 
 /** Operators whose results have the size of their first input. */
-const keeping = words(
+const keeping = wordSet(
   `Abs Neg Relu LeakyRelu PRelu Ceil Floor Round Dropout Clip ReduceMax ReduceMin ReduceMean ReduceSum ReduceL1 AveragePool GlobalAveragePool
   MaxPool GlobalMaxPool Resize Upsample TopK CumSum`,
 );
 
 /** Operators whose results are as large as the largest of their inputs. */
-const merging = words('Add Sub Sum Mean Max Min Where Concat');
+const merging = wordSet('Add Sub Sum Mean Max Min Where Concat');
 
 /** Products of a value with weights. */
-const products = words('MatMul Gemm Conv ConvTranspose Einsum');
+const products = wordSet('MatMul Gemm Conv ConvTranspose Einsum');
 
 /** Products whose weights need digits. A table is a product, too. */
 const weighted: ReadonlySet<string> = new Set([...products, 'LSTM', 'GRU', 'RNN', 'Gather']);
 
 /** Operators that square or exponentiate inside, and give results of a usual size. */
-const inside = words('LpNormalization LpPool GlobalLpPool LRN MeanVarianceNormalization ReduceLogSumExp');
+const inside = wordSet('LpNormalization LpPool GlobalLpPool LRN MeanVarianceNormalization ReduceLogSumExp');
 
 /** Operators that compute a row against its largest element. */
-const relative = words('Softmax LogSoftmax');
+const relative = wordSet('Softmax LogSoftmax');
 
 /** Operators that compare. */
-const comparing = words('Equal Greater GreaterOrEqual Less LessOrEqual');
+const comparing = wordSet('Equal Greater GreaterOrEqual Less LessOrEqual');
 
 /** Longest chain of nodes that is followed. */
 const mostSteps = 64;
@@ -77,11 +77,11 @@ function floatInputs({ graphs, types, constants }: Facts, { node, graph }: NodeI
   });
 }
 
-const outputsOf = ({ graphs }: Pick<Facts, 'graphs'>, { node, graph }: NodeInGraph): Value[] =>
+const outputValues = ({ graphs }: Pick<Facts, 'graphs'>, { node, graph }: NodeInGraph): Value[] =>
   node.outputs.flatMap((name) => (name === '' ? [] : (graphs.valueAt(graph, name) ?? [])));
 
 /** The node that gives a value, through nodes that only move its elements. */
-function sourceOf({ graphs }: Facts, from: Value | undefined): Value | undefined {
+function sourceBehindMoves({ graphs }: Facts, from: Value | undefined): Value | undefined {
   let value = from;
   for (let i = 0; i < mostSteps && value?.producer !== undefined; i++) {
     const { producer, graph } = value;
@@ -94,20 +94,19 @@ function sourceOf({ graphs }: Facts, from: Value | undefined): Value | undefined
 // ---------------------------------------------------------------------------------------------------------------------- constants
 
 /** True if float16 holds a constant well enough: no finite element is too large. */
-const holds = ({ most }: Magnitudes) => most <= largestHalf;
+const isInRange = ({ most }: Magnitudes) => most <= largestHalf;
 
 /** True if all elements of a constant lose digits. */
 const isTiny = ({ most }: Magnitudes) => most > 0 && most < leastHalf;
 
-/** True for a bound that holds for all numbers of float16 anyway: a least number below them, or a largest one above them. */
-function isIdleBound({ opType, inputs }: OnnxNode, index: number, { low, high }: Magnitudes): boolean {
-  const isLow = (opType === 'Clip' && index === 1) || (opType === 'Max' && inputs.length > 1);
-  const isHigh = (opType === 'Clip' && index === 2) || (opType === 'Min' && inputs.length > 1);
-  return (isLow && high < -largestHalf) || (isHigh && low > largestHalf);
+/** True if float16 holds a weight. Weights of unknown magnitudes count as held. */
+export function holdsWeight(magnitudes: Magnitudes | undefined): boolean {
+  return magnitudes === undefined || (isInRange(magnitudes) && !isTiny(magnitudes));
 }
 
 /**
- * True if the numbers of a constant stand for infinity: they are added to values of a Softmax, where its largest number has the same effect.
+ * Tells the numbers of constants that stand for infinity: they are added to values of a Softmax, where the largest number of float16 has the same
+ * effect.
  */
 class Masks {
   readonly #facts: Pick<Facts, 'graphs' | 'types'>;
@@ -118,25 +117,29 @@ class Masks {
   }
 
   /** @param constant the magnitudes of the input of the use */
-  has(use: Use, constant: Magnitudes): boolean {
-    if (isIdleBound(use.node, use.input, constant)) return true;
+  has(use: Use, { low, high }: Magnitudes): boolean {
+    // A bound holds for all numbers of float16 anyway if it is a least number below them, or a largest one above them.
+    const { node, input } = use;
+    const { opType, inputs } = node;
+    const isLow = (opType === 'Clip' && input === 1) || (opType === 'Max' && inputs.length > 1);
+    const isHigh = (opType === 'Clip' && input === 2) || (opType === 'Min' && inputs.length > 1);
+    if ((isLow && high < -largestHalf) || (isHigh && low > largestHalf)) return true;
     // Factors of masks are negative, or multiply negative numbers before they are added.
-    return !comparing.has(use.node.opType) && this.#ends(use, false, 0);
+    return !comparing.has(opType) && this.#ends(use, false, 0);
   }
 
   /** True if all ways from a use end in a Softmax. @param isAdded true if the value was added to others */
   #ends({ node, graph, input }: Use, isAdded: boolean, steps: number): boolean {
     const { opType, domain } = node;
-    if (steps > mostSteps) return false;
-    if (domain !== '') return false;
+    if (steps > mostSteps || domain !== '') return false;
     if (relative.has(opType)) return isAdded;
     if (opType === 'Attention') return input === 3;
     if (steps > 0 && comparing.has(opType)) return true;
-    if (opType === 'Cast' && !this.#facts.types.isFloat(outputsOf(this.#facts, { node, graph })[0])) return steps > 0;
-    if (!moving.has(opType) && !merging.has(opType) && opType !== 'Mul' && !opType.startsWith('Scatter')) return false;
-    const after = isAdded || merging.has(opType) || opType.startsWith('Scatter');
-    const outputs = outputsOf(this.#facts, { node, graph });
-    return outputs.length > 0 && outputs.every((output) => this.#allEnd(output, after, steps));
+    const outputs = outputValues(this.#facts, { node, graph });
+    if (opType === 'Cast' && !this.#facts.types.isFloat(outputs[0])) return steps > 0;
+    const adds = merging.has(opType) || opType.startsWith('Scatter');
+    if (!moving.has(opType) && !adds && opType !== 'Mul') return false;
+    return outputs.length > 0 && outputs.every((output) => this.#allEnd(output, isAdded || adds, steps));
   }
 
   /** True if numbers of a value stand for minus infinity. */
@@ -166,11 +169,11 @@ export function holdsMasks(graphs: Graphs): (weight: Pick<Weight, 'graph' | 'val
 // ------------------------------------------------------------------------------------------------------------------------- growth
 
 /** Operators that square. */
-const squares = words('Pow ReduceL2 ReduceSumSquare');
+const squares = wordSet('Pow ReduceL2 ReduceSumSquare');
 /** Operators between squares and their root. */
-const afterSquares = words('Add Clip Div Mul Reciprocal ReduceMean ReduceSum Sqrt');
+const afterSquares = wordSet('Add Clip Div Mul Reciprocal ReduceMean ReduceSum Sqrt');
 /** Operators that grow by exponentials, or along an axis. */
-const growing = words('Exp Sinh Cosh CumSum Range');
+const growing = wordSet('Exp Sinh Cosh CumSum Range');
 /** More operators that pass large values on, if these come to a usual size behind them. */
 const passing: ReadonlySet<string> = new Set([
   ...['Sub', 'Sum', 'Max', 'Min', 'Where', 'Concat', 'Log', 'ReduceLogSum', 'Sin', 'Cos', 'Mod'],
@@ -178,57 +181,42 @@ const passing: ReadonlySet<string> = new Set([
   ...moving,
   ...keeping,
 ]);
+/** Operators that bring large values to a usual size. */
+const shrinking = wordSet('Log ReduceLogSum Sqrt Sin Cos Reciprocal');
+/** Operators whose results are not negative. */
+const positive = wordSet('Abs Relu Softplus Exp ReduceSumSquare ReduceL2 Sqrt Sigmoid');
 
 /** True if an operator brings large values to a usual size. */
 function shrinks(facts: Facts, placed: NodeInGraph): boolean {
-  const { node } = placed;
-  if (['Log', 'ReduceLogSum', 'Sqrt', 'Sin', 'Cos', 'Reciprocal', 'Div'].includes(node.opType)) {
-    // A quotient of two large values.
-    return node.opType !== 'Div' || floatInputs(facts, placed).every(({ isConstant: isFixed }) => !isFixed);
-  }
-  if (node.opType !== 'Pow') return false;
-  const exponent = floatInputs(facts, placed).find(({ index }) => index === 1)?.constant;
+  const { opType } = placed.node;
+  if (shrinking.has(opType)) return true;
+  const inputs = opType === 'Div' || opType === 'Pow' ? floatInputs(facts, placed) : [];
+  // A quotient of two large values.
+  if (opType === 'Div') return inputs.every(({ isConstant: isFixed }) => !isFixed);
+  const exponent = inputs.find(({ index }) => index === 1)?.constant;
   return exponent !== undefined && exponent.high < 1;
 }
 
 /** True if a value is at most a small number, so that its exponential has a usual size. */
 function isBelow(facts: Facts, from: Value | undefined): boolean {
-  const value = sourceOf(facts, from);
-  if (value?.producer === undefined) return false;
-  const { producer: node, graph } = value;
+  const { producer: node, graph } = sourceBehindMoves(facts, from) ?? {};
+  if (node === undefined || graph === undefined) return false;
   const inputs = floatInputs(facts, { node, graph });
-  const [first, second] = inputs;
+  const operatorBehind = (input: Input | undefined) => sourceBehindMoves(facts, input?.value)?.producer?.opType ?? '';
   switch (node.opType) {
     case 'Sub':
-      return sourceOf(facts, second?.value)?.producer?.opType === 'ReduceMax';
+      return operatorBehind(inputs[1]) === 'ReduceMax';
     case 'LogSoftmax':
       return true;
     case 'Min':
       return inputs.some(({ constant }) => constant !== undefined && constant.high <= 10);
-    case 'Clip': {
-      const most = inputs.find(({ index }) => index === 2)?.constant?.high ?? floatOf(node, 'max', Infinity);
-      return most <= 10;
-    }
-    case 'Neg': {
-      const inner = sourceOf(facts, first?.value)?.producer?.opType ?? '';
-      return ['Abs', 'Relu', 'Softplus', 'Exp', 'ReduceSumSquare', 'ReduceL2', 'Sqrt', 'Sigmoid'].includes(inner);
-    }
+    case 'Clip':
+      return (inputs.find(({ index }) => index === 2)?.constant?.high ?? floatOf(node, 'max', Infinity)) <= 10;
+    case 'Neg':
+      return positive.has(operatorBehind(inputs[0]));
     default:
       return false;
   }
-}
-
-/** True for 1 / (1 + exp(x)), which is right even if the exponential is infinite. */
-function isInSigmoid({ graphs }: Facts, { node, graph }: NodeInGraph): boolean {
-  const usesOf = (one: OnnxNode) => graphs.uses(graph, one.outputs[0] ?? '');
-  const isDivisor = ({ node: reader, input }: Use) =>
-    reader.opType === 'Reciprocal' || (reader.opType === 'Div' && input === 1);
-  const uses = usesOf(node);
-  return (
-    node.opType === 'Exp' &&
-    uses.length > 0 &&
-    uses.every(({ node: sum }) => sum.opType === 'Add' && usesOf(sum).length > 0 && usesOf(sum).every(isDivisor))
-  );
 }
 
 /** Nodes from squares, exponentials and running sums to where values have a usual size again. */
@@ -241,6 +229,16 @@ function growthIn(facts: Facts, nodes: readonly NodeInGraph[]): Map<OnnxNode, 's
   const isBehind = (set: ReadonlySet<OnnxNode>, placed: NodeInGraph) => {
     const others = floatInputs(facts, placed).filter(({ value }) => !isConstant(value));
     return others.length > 0 && others.every(({ value: { producer } }) => producer !== undefined && set.has(producer));
+  };
+  /** True for the exponential in 1 / (1 + exp(x)), which is right even if it is infinite. */
+  const isInSigmoid = ({ node, graph }: NodeInGraph) => {
+    const usesBehind = (one: OnnxNode) => graphs.uses(graph, one.outputs[0] ?? '');
+    const isDivisor = ({ node: { opType }, input }: Use) =>
+      opType === 'Reciprocal' || (opType === 'Div' && input === 1);
+    const sums = usesBehind(node).map((use) => use.node);
+    const isSum = (sum: OnnxNode) =>
+      sum.opType === 'Add' && usesBehind(sum).length > 0 && usesBehind(sum).every(isDivisor);
+    return sums.length > 0 && sums.every(isSum);
   };
   const starts: NodeInGraph[] = [];
   const ends: OnnxNode[] = [];
@@ -256,7 +254,7 @@ function growthIn(facts: Facts, nodes: readonly NodeInGraph[]): Map<OnnxNode, 's
       starts.push(placed);
     } else if (growing.has(opType)) {
       const [x] = floatInputs(facts, placed);
-      const isFlat = opType === 'Exp' && (isBelow(facts, x?.value) || isInSigmoid(facts, placed));
+      const isFlat = opType === 'Exp' && (isBelow(facts, x?.value) || isInSigmoid(placed));
       if (!isFlat && (x !== undefined || opType === 'Range')) possible.add(node);
     } else if (isHalf && inside.has(opType)) apart.add(node);
     else {
@@ -274,7 +272,7 @@ function growthIn(facts: Facts, nodes: readonly NodeInGraph[]): Map<OnnxNode, 's
   for (const placed of nodes.toReversed()) {
     const { node } = placed;
     if (!possible.has(node)) continue;
-    const outputs = outputsOf(facts, placed);
+    const outputs = outputValues(facts, placed);
     const isEnd = shrinks(facts, placed) || outputs.some(({ isOutput }) => isOutput);
     if (!isEnd && !outputs.some(({ uses }) => uses.some(({ node: reader }) => leads.has(reader)))) continue;
     leads.add(node);
@@ -286,8 +284,8 @@ function growthIn(facts: Facts, nodes: readonly NodeInGraph[]): Map<OnnxNode, 's
     const chain: OnnxNode[] = [];
     let value = graphs.valueAt(graph, node.inputs[0] ?? '');
     for (let i = 0; i < mostSteps && value?.producer !== undefined; i++) {
-      const { producer, graph: inside }: Value = value;
-      const others = floatInputs(facts, { node: producer, graph: inside }).filter(({ isConstant: is }) => !is);
+      const { producer, graph: inGraph }: Value = value;
+      const others = floatInputs(facts, { node: producer, graph: inGraph }).filter(({ isConstant: is }) => !is);
       const isLinear = products.has(producer.opType) || moving.has(producer.opType) || producer.opType === 'Mul';
       if (producer.domain !== '' || !isLinear || others.length !== 1) break;
       chain.push(producer);
@@ -304,108 +302,54 @@ function growthIn(facts: Facts, nodes: readonly NodeInGraph[]): Map<OnnxNode, 's
 
 // --------------------------------------------------------------------------------------------------------------------- estimates
 
-/** Exponent of a power of one number; undefined for others. */
-const exponentOf = (inputs: readonly Input[]) => {
-  const exponent = inputs.find(({ index }) => index === 1)?.constant;
-  return exponent !== undefined && exponent.low === exponent.high ? exponent.high : undefined;
-};
+/** Numbers of the types uint16, uint32 and uint64. */
+const unsigned: readonly number[] = [4, 12, 13];
 
-/** Follows magnitudes of values that constants make large or tiny. Other values count as 1. */
-class Estimates {
-  readonly #facts: Facts;
-  readonly #masks: Masks;
-  readonly #sizes = new Map<Value, number>();
-  readonly found = new Set<OnnxNode>();
-  /** Nodes with tiny values, which stay if something magnifies them. */
-  readonly #tiny = new Set<OnnxNode>();
-  readonly #magnified = new Set<OnnxNode>();
+/** Operators that give values of a usual size from tiny ones, besides normalizations. */
+const magnifying = wordSet('Mul Div Log Reciprocal Pow Sqrt');
 
-  constructor(facts: Facts, nodes: readonly NodeInGraph[]) {
-    this.#facts = facts;
-    this.#masks = new Masks(facts);
-    for (const placed of nodes) this.#add(placed);
-    for (const { node, graph } of nodes.toReversed()) {
-      const readers = node.outputs.flatMap((name) => facts.graphs.uses(graph, name));
-      if (!this.#tiny.has(node) || !readers.some((use) => this.#magnified.has(use.node))) continue;
-      this.#magnified.add(node);
-    }
-    for (const node of this.#magnified) this.found.add(node);
-  }
+/** Nodes whose values constants make large, or tiny before something magnifies them. Other values count as 1. */
+function estimatesIn(facts: Facts, nodes: readonly NodeInGraph[]): Set<OnnxNode> {
+  const { graphs, types } = facts;
+  const masks = new Masks(facts);
+  const sizes = new Map<Value, number>();
+  const found = new Set<OnnxNode>();
+  const tiny = new Set<OnnxNode>();
+  const magnified = new Set<OnnxNode>();
 
-  /** True if a constant counts as a large or tiny one where a node reads it. */
-  #isOut({ node, graph }: NodeInGraph, { index, constant }: Input): boolean {
-    if (constant === undefined) return false;
-    if (!holds(constant)) return !this.#isMask({ node, graph }, { index, constant });
-    const isWeight =
-      index === 1 || (node.opType === 'MatMul' && index === 0) || (node.opType === 'Gather' && index === 0);
-    return isWeight && weighted.has(node.opType) && isTiny(constant);
-  }
-
-  #isMask({ node, graph }: NodeInGraph, { index, constant }: Pick<Input, 'index' | 'constant'>): boolean {
-    return constant !== undefined && this.#masks.has({ node, graph, input: index }, constant);
-  }
-
-  #add(placed: NodeInGraph): void {
-    const { node } = placed;
-    const inputs = floatInputs(this.#facts, placed);
-    const outs = inputs.filter((input) => this.#isOut(placed, input));
-    // A factor or a divisor may make values large that float16 holds itself.
-    const size = this.#size(placed, inputs, new Set(outs));
-    const before = inputs.map(({ value }) => this.#sizes.get(value)).filter((one) => one !== undefined);
-    if (outs.length > 0 || before.some((one) => one > large)) this.found.add(node);
-    if (size === undefined) {
-      if (before.some((one) => one < small)) this.#magnify(placed, before);
-      return;
-    }
-    if (size > large) this.found.add(node);
-    if (size > large || size < small) {
-      for (const output of outputsOf(this.#facts, placed)) this.#sizes.set(output, size);
-      if (size < small) this.#tiny.add(node);
-      return;
-    }
-    if (before.some((one) => one < small)) this.#magnify(placed, before);
-  }
-
-  /** Notes that a node gives values of a usual size from tiny ones. */
-  #magnify({ node }: NodeInGraph, before: readonly number[]): void {
-    const magnifies =
-      ['Mul', 'Div', 'Log', 'Reciprocal', 'Pow', 'Sqrt'].includes(node.opType) || node.opType.endsWith('Normalization');
-    if (magnifies && before.length > 0) this.#magnified.add(node);
-  }
-
-  /** Magnitude of a result; undefined if nothing is known. */
-  #size(placed: NodeInGraph, inputs: readonly Input[], outs: ReadonlySet<Input>): number | undefined {
-    const { node } = placed;
+  /** Magnitude of a result; undefined if nothing is known. @param outs constants that count as large or tiny ones */
+  const sizeBehind = (placed: NodeInGraph, inputs: readonly Input[], outs: ReadonlySet<Input>): number | undefined => {
+    const { node, graph } = placed;
     const { opType, domain } = node;
     if (domain !== '') return undefined;
+    const [first, second, third] = inputs;
+    if (first === undefined) {
+      // Integers of 16 bits and more without a sign, as in pictures of depth, become floats.
+      return opType === 'Cast' && unsigned.includes(types.inputType(node, graph, 0) ?? 0) ? 2 ** 16 : undefined;
+    }
     // Constants have sizes only where they count, as bounds and masks do not.
-    const sizeOf = (input: Input): number | undefined =>
-      outs.has(input) ? input.constant?.most : this.#sizes.get(input.value);
-    const [first, second] = inputs;
-    if (first === undefined) return this.#castSize(placed);
-    const sizes = inputs.map(sizeOf).filter((one) => one !== undefined);
+    const sizeOf = (input: Input) => (outs.has(input) ? input.constant?.most : sizes.get(input.value));
+    const isSized = inputs.some((input) => sizeOf(input) !== undefined);
     if (opType === 'Mul' || opType === 'Div') {
       if (second === undefined) return undefined;
       const factor = (input: Input) => {
-        const { constant } = input;
+        const { constant, index } = input;
         if (constant === undefined || constant.most === 0) return sizeOf(input) ?? 1;
         // Masks multiply by numbers that stand for infinity.
-        return constant.most > large && !outs.has(input) && this.#isMask(placed, input) ? 1 : constant.most;
+        const isMask = constant.most > large && !outs.has(input) && masks.has({ node, graph, input: index }, constant);
+        return isMask ? 1 : constant.most;
       };
-      const [a, b] = [factor(first), factor(second)];
-      const result = opType === 'Mul' ? a * b : a / b;
-      return result > large || result < small || sizes.length > 0 ? result : undefined;
+      const result = opType === 'Mul' ? factor(first) * factor(second) : factor(first) / factor(second);
+      return result > large || result < small || isSized ? result : undefined;
     }
     if (products.has(opType)) {
-      const given =
-        sizes.length === 0 ? undefined : inputs.slice(0, 2).reduce((all, one) => all * (sizeOf(one) ?? 1), 1);
-      const bias = inputs[2] === undefined ? undefined : sizeOf(inputs[2]);
+      const given = isSized ? inputs.slice(0, 2).reduce((all, one) => all * (sizeOf(one) ?? 1), 1) : undefined;
+      const bias = third && sizeOf(third);
       return bias === undefined ? given : Math.max(given ?? 0, bias);
     }
-    if (sizes.length === 0) return undefined;
-    if (merging.has(opType)) {
+    if (isSized && merging.has(opType)) {
       // A tiny value vanishes beside one of a usual size.
-      const plain = ({ constant }: Input) => (constant === undefined || !holds(constant) ? 1 : constant.most);
+      const plain = ({ constant }: Input) => (constant === undefined || !isInRange(constant) ? 1 : constant.most);
       return inputs.reduce((most, one) => Math.max(most, sizeOf(one) ?? plain(one)), 0);
     }
     const size = sizeOf(first);
@@ -413,24 +357,45 @@ class Estimates {
     if (opType === 'Sqrt') return Math.sqrt(size);
     if (opType === 'Reciprocal') return 1 / size;
     if (opType === 'Pow') {
-      const exponent = exponentOf(inputs);
-      return exponent === undefined ? undefined : size ** exponent;
+      const exponent = inputs.find(({ index }) => index === 1)?.constant;
+      return exponent !== undefined && exponent.low === exponent.high ? size ** exponent.high : undefined;
     }
     return moving.has(opType) || keeping.has(opType) ? size : undefined;
-  }
+  };
 
-  /** Magnitude of integers that become floats: those of 16 bits and more without a sign, as in pictures of depth. */
-  #castSize({ node, graph }: NodeInGraph): number | undefined {
-    if (node.opType !== 'Cast') return undefined;
-    const type = this.#facts.types.inputType(node, graph, 0) ?? 0;
-    return unsigned.includes(type) ? 2 ** 16 : undefined;
+  for (const placed of nodes) {
+    const { node, graph } = placed;
+    const { opType } = node;
+    const inputs = floatInputs(facts, placed);
+    // Find the constants that count as large or tiny ones where the node reads them.
+    const outs = inputs.filter(({ index, constant }) => {
+      if (constant === undefined) return false;
+      if (!isInRange(constant)) return !masks.has({ node, graph, input: index }, constant);
+      const isWeight = index === 1 || (index === 0 && (opType === 'MatMul' || opType === 'Gather'));
+      return isWeight && weighted.has(opType) && isTiny(constant);
+    });
+    // A factor or a divisor may make values large that float16 holds itself.
+    const size = sizeBehind(placed, inputs, new Set(outs));
+    const before = inputs.map(({ value }) => sizes.get(value)).filter((one) => one !== undefined);
+    if (outs.length > 0 || before.some((one) => one > large) || (size ?? 0) > large) found.add(node);
+    if (size !== undefined && (size > large || size < small)) {
+      for (const output of outputValues(facts, placed)) sizes.set(output, size);
+      if (size < small) tiny.add(node);
+    } else if (before.some((one) => one < small)) {
+      if (magnifying.has(opType) || opType.endsWith('Normalization')) magnified.add(node);
+    }
   }
+  for (const { node, graph } of nodes.toReversed()) {
+    const readers = node.outputs.flatMap((name) => graphs.uses(graph, name));
+    if (tiny.has(node) && readers.some((use) => magnified.has(use.node))) magnified.add(node);
+  }
+  for (const node of magnified) found.add(node);
+  return found;
 }
 
-/** Numbers of the types uint16, uint32 and uint64. */
-const unsigned: readonly number[] = [4, 12, 13];
-
 // ----------------------------------------------------------------------------------------------------------------------- divisors
+
+const probabilities = wordSet('Softmax Sigmoid Exp Div Reciprocal');
 
 /** Nodes from a tiny bound to the quotient or the logarithm that needs it. */
 function divisorsIn(facts: Facts, nodes: readonly NodeInGraph[]): Set<OnnxNode> {
@@ -443,7 +408,7 @@ function divisorsIn(facts: Facts, nodes: readonly NodeInGraph[]): Set<OnnxNode> 
     const inputs = floatInputs(facts, placed);
     const set = (bound: number, path: readonly NodeInGraph[]) => {
       if (bound <= 0 || bound >= leastDivisor || path.length > mostSteps) return;
-      for (const output of outputsOf(facts, placed)) bounded.set(output, { bound, path });
+      for (const output of outputValues(facts, placed)) bounded.set(output, { bound, path });
     };
     const given = inputs.map(({ value }) => bounded.get(value));
     const divisor = opType === 'Div' ? given[1] : ['Reciprocal', 'Log'].includes(opType) ? given[0] : undefined;
@@ -468,8 +433,6 @@ function divisorsIn(facts: Facts, nodes: readonly NodeInGraph[]): Set<OnnxNode> 
   }
   return found;
 }
-
-const probabilities = words('Softmax Sigmoid Exp Div Reciprocal');
 
 // --------------------------------------------------------------------------------------------------------------------- statistics
 
@@ -501,16 +464,13 @@ function statisticsIn(facts: Facts, nodes: readonly NodeInGraph[]): Set<OnnxNode
     }
     if (isLost || isLarge) found.add(node);
     if (!isLarge) continue;
-    const from = sourceOf(facts, facts.graphs.valueAt(graph, node.inputs[0] ?? ''))?.producer;
+    const from = sourceBehindMoves(facts, facts.graphs.valueAt(graph, node.inputs[0] ?? ''))?.producer;
     if (from !== undefined) found.add(from);
   }
   return found;
 }
 
 // ----------------------------------------------------------------------------------------------------------------------- together
-
-/** True if a range stays away from float16's limit by a factor of 4, for inputs other than those of the samples. */
-const isCalm = ([low, high]: readonly [number, number]) => Math.max(-low, high) <= largestHalf / 4;
 
 /** True for a range that float16 does not hold: too large, or so small that no element has all digits. */
 const isBeyond = ([low, high]: readonly [number, number]) => {
@@ -535,13 +495,6 @@ export function measuredBeyond(
   return found;
 }
 
-/** Nodes whose values float16 cannot hold. */
-export interface BeyondNodes {
-  readonly nodes: ReadonlyMap<OnnxNode, BeyondHalf>;
-  /** Largest measured magnitude beyond float16; undefined without. */
-  readonly reached: number | undefined;
-}
-
 /**
  * Finds nodes whose values float16 cannot hold.
  * @param ranges measured ranges of values of the main graph, which decide where constants do not
@@ -550,24 +503,28 @@ export function findBeyondHalf(
   facts: Facts,
   nodes: readonly NodeInGraph[],
   ranges: ReadonlyMap<string, readonly [number, number]> = new Map(),
-): BeyondNodes {
+): {
+  readonly nodes: ReadonlyMap<OnnxNode, BeyondHalf>;
+  /** Largest measured magnitude beyond float16; undefined without. */
+  readonly reached: number | undefined;
+} {
   const { graphs } = facts;
   const found = new Map<OnnxNode, BeyondHalf>();
   const add = (more: Iterable<OnnxNode>, why: BeyondHalf) => {
     for (const node of more) if (!found.has(node)) found.set(node, why);
   };
-  const rangeOf = (value: Value) => (value.graph === graphs.main.root ? ranges.get(value.name) : undefined);
+  /** True if measured ranges stay away from float16's limit by a factor of 4, for inputs other than those of the samples. */
   const isMeasuredCalm = (placed: NodeInGraph) => {
     const read = floatInputs(facts, placed).filter(({ isConstant: is }) => !is);
-    const values = [...read.map(({ value }) => value), ...outputsOf(facts, placed)];
+    const values = [...read.map(({ value }) => value), ...outputValues(facts, placed)];
     return values.every((value) => {
-      const range = rangeOf(value);
-      return range !== undefined && isCalm(range) && !isBeyond(range);
+      const range = value.graph === graphs.main.root ? ranges.get(value.name) : undefined;
+      return range !== undefined && Math.max(-range[0], range[1]) <= largestHalf / 4 && !isBeyond(range);
     });
   };
   const growth = growthIn(facts, nodes);
   add(statisticsIn(facts, nodes), 'statistics');
-  add(new Estimates(facts, nodes).found, 'constant');
+  add(estimatesIn(facts, nodes), 'constant');
   add(divisorsIn(facts, nodes), 'divisor');
   for (const placed of nodes) {
     const why = growth.get(placed.node);
@@ -577,7 +534,7 @@ export function findBeyondHalf(
   const measured = ranges.size === 0 ? undefined : measuredBeyond(facts, ranges);
   for (const placed of measured === undefined ? [] : nodes) {
     const inputs = floatInputs(facts, placed).map(({ value }) => value);
-    for (const value of [...inputs, ...outputsOf(facts, placed)]) {
+    for (const value of [...inputs, ...outputValues(facts, placed)]) {
       const most = value.graph === graphs.main.root ? measured?.get(value.name) : undefined;
       if (most === undefined) continue;
       if (most > largestHalf) reached = Math.max(reached ?? 0, most);
@@ -585,9 +542,4 @@ export function findBeyondHalf(
     }
   }
   return { nodes: found, reached };
-}
-
-/** True if float16 holds a weight. Weights of unknown magnitudes count as held. */
-export function holdsWeight(magnitudes: Magnitudes | undefined): boolean {
-  return magnitudes === undefined || (holds(magnitudes) && !isTiny(magnitudes));
 }

@@ -20,7 +20,7 @@ const places: Readonly<Record<string, { readonly inputs: readonly number[]; read
   'com.microsoft.MultiHeadAttention': { inputs: [6, 7], outputs: [1, 2] },
 };
 
-const placesIn = ({ opType, domain }: OnnxNode) => places[domain === '' ? opType : `${domain}.${opType}`];
+const cachePlaces = ({ opType, domain }: OnnxNode) => places[domain === '' ? opType : `${domain}.${opType}`];
 
 /** The float32 inputs and outputs of the main graph that are caches. */
 export function cachesOf(graphs: Graphs, types: Types): Set<Value> {
@@ -29,13 +29,13 @@ export function cachesOf(graphs: Graphs, types: Types): Set<Value> {
   for (const { name } of root.inputs) {
     const value = graphs.valueAt(root, name);
     if (value === undefined || value.weight !== undefined || value.isOutput || !types.isFloat(value)) continue;
-    const isAttended = value.uses.some(({ node, input }) => placesIn(node)?.inputs.includes(input));
+    const isAttended = value.uses.some(({ node, input }) => cachePlaces(node)?.inputs.includes(input));
     if (isAttended || isPast({ name })) found.add(value);
   }
   for (const { name } of root.outputs) {
     const value = graphs.valueAt(root, name);
     if (value?.producer === undefined || !types.isFloat(value)) continue;
-    const isPresent = placesIn(value.producer)?.outputs.includes(value.producer.outputs.indexOf(name));
+    const isPresent = cachePlaces(value.producer)?.outputs.includes(value.producer.outputs.indexOf(name));
     if (isPresent || presentName.test(name)) found.add(value);
   }
   return found;

@@ -10,8 +10,6 @@ import type { Graphs, Scope } from './graph.js';
 
 /** Rewriting of a node for a newer version. */
 interface Rewriting {
-  /** New operator. */
-  readonly opType?: string;
   /** Attributes to remove, and to add. */
   readonly without?: readonly string[];
   readonly attributes?: Readonly<Record<string, AttributeValue>>;
@@ -25,7 +23,8 @@ interface Rewriting {
 type Change = (node: OnnxNode) => Rewriting | 'same' | undefined;
 
 const impossible: Change = () => undefined;
-const has = ({ attributes }: OnnxNode, ...names: string[]) => names.some((name) => attributes.has(name));
+
+const hasAny = ({ attributes }: OnnxNode, names: readonly string[]) => names.some((name) => attributes.has(name));
 
 /** Moves a list of integers from an attribute to the next input. */
 function listToInput(name: string): Change {
@@ -38,43 +37,11 @@ function listToInput(name: string): Change {
   };
 }
 
-/** Softmax: from the flattened dimensions behind an axis to the axis itself. */
-const softmax: Change = (node) => {
-  const axis = intOf(node, 'axis', 1);
-  return axis === -1 ? 'same' : { without: ['axis'], attributes: { axis: -1 }, flattened: axis };
-};
-
-const clip: Change = (node) => {
-  if (!has(node, 'min', 'max')) return 'same';
-  const [min, max] = [floatOf(node, 'min', Number.NaN), floatOf(node, 'max', Number.NaN)];
-  const input = (value: number) => (Number.isNaN(value) ? undefined : { float: value });
-  return { without: ['min', 'max'], inputs: Number.isNaN(max) ? [input(min)] : [input(min), input(max)] };
-};
-
-const pad: Change = (node) => {
-  const pads = node.attributes.get('pads')?.ints;
-  return pads && { without: ['pads', 'value'], inputs: [pads, { float: floatOf(node, 'value', 0) }] };
-};
-
-const slice: Change = ({ attributes }) => {
-  const [starts, ends, axes] = ['starts', 'ends', 'axes'].map((name) => attributes.get(name)?.ints);
-  if (starts === undefined || ends === undefined) return undefined;
-  return { without: ['starts', 'ends', 'axes'], inputs: axes === undefined ? [starts, ends] : [starts, ends, axes] };
-};
-
 /** BatchNormalization: training adds outputs. Statistics are per channel unless `spatial` says otherwise. */
-const normalization: Change = (node) => {
+const withoutTraining: Change = (node) => {
   if (node.outputs.length > 1 || intOf(node, 'spatial', 1) !== 1) return undefined;
-  return has(node, 'spatial') ? { without: ['spatial'] } : 'same';
+  return node.attributes.has('spatial') ? { without: ['spatial'] } : 'same';
 };
-
-/** Dropout: inactive in inference. */
-const dropout: Change = (node) =>
-  has(node, 'ratio', 'is_test', 'seed') ? { without: ['ratio', 'is_test', 'seed'] } : 'same';
-
-/** Split: equal parts by default. */
-const split: Change = ({ inputs, outputs, attributes }) =>
-  inputs.length > 1 || attributes.has('num_outputs') ? 'same' : { attributes: { num_outputs: outputs.length } };
 
 /** Renamed modes of GridSample. */
 const newModes: ReadonlyMap<string, string> = new Map([
@@ -82,11 +49,49 @@ const newModes: ReadonlyMap<string, string> = new Map([
   ['bicubic', 'cubic'],
 ]);
 
-const sampled: Change = ({ attributes }) => {
-  const mode = attributes.get('mode')?.s ?? 'bilinear';
-  const name = newModes.get(mode);
-  return name === undefined ? 'same' : { without: ['mode'], attributes: { mode: name } };
-};
+/** Changes of operators that keep their meaning by another form. */
+const changed = {
+  Clip(node) {
+    if (!hasAny(node, ['min', 'max'])) return 'same';
+    const [min, max] = [floatOf(node, 'min', Number.NaN), floatOf(node, 'max', Number.NaN)];
+    const input = (value: number) => (Number.isNaN(value) ? undefined : { float: value });
+    return { without: ['min', 'max'], inputs: Number.isNaN(max) ? [input(min)] : [input(min), input(max)] };
+  },
+
+  Pad(node) {
+    const pads = node.attributes.get('pads')?.ints;
+    return pads && { without: ['pads', 'value'], inputs: [pads, { float: floatOf(node, 'value', 0) }] };
+  },
+
+  Slice({ attributes }) {
+    const [starts, ends, axes] = ['starts', 'ends', 'axes'].map((name) => attributes.get(name)?.ints);
+    if (starts === undefined || ends === undefined) return undefined;
+    return { without: ['starts', 'ends', 'axes'], inputs: axes === undefined ? [starts, ends] : [starts, ends, axes] };
+  },
+
+  // From the flattened dimensions behind an axis to the axis itself.
+  Softmax(node) {
+    const axis = intOf(node, 'axis', 1);
+    return axis === -1 ? 'same' : { without: ['axis'], attributes: { axis: -1 }, flattened: axis };
+  },
+
+  // Inactive in inference.
+  Dropout(node) {
+    const training = ['ratio', 'is_test', 'seed'];
+    return hasAny(node, training) ? { without: training } : 'same';
+  },
+
+  // Equal parts by default.
+  Split({ inputs, outputs, attributes }) {
+    const isStated = inputs.length > 1 || attributes.has('num_outputs');
+    return isStated ? 'same' : { attributes: { num_outputs: outputs.length } };
+  },
+
+  GridSample({ attributes }) {
+    const mode = newModes.get(attributes.get('mode')?.s ?? 'bilinear');
+    return mode === undefined ? 'same' : { without: ['mode'], attributes: { mode } };
+  },
+} as const satisfies Readonly<Record<string, Change>>;
 
 const reductions = 'Max Min Mean Prod L1 L2 LogSum LogSumExp SumSquare'.split(' ').map((name) => `Reduce${name}`);
 const each = (names: readonly string[], change: Change) => Object.fromEntries(names.map((name) => [name, change]));
@@ -97,22 +102,22 @@ const broadcasting =
 const changes: readonly (readonly [version: number, Readonly<Record<string, Change>>])[] = [
   [7, each(broadcasting, impossible)],
   [8, each(['Expand'], impossible)],
-  [9, { ...each(['Scan', 'Upsample'], impossible), BatchNormalization: normalization }],
-  [10, { ...each(['TopK', 'Upsample'], impossible), Slice: slice }],
-  [11, { ...each(['Resize', 'Scatter', 'Scan'], impossible), Clip: clip, Pad: pad }],
-  [12, { Dropout: dropout }],
+  [9, { ...each(['Scan', 'Upsample'], impossible), BatchNormalization: withoutTraining }],
+  [10, { ...each(['TopK', 'Upsample'], impossible), Slice: changed.Slice }],
+  [11, { ...each(['Resize', 'Scatter', 'Scan'], impossible), Clip: changed.Clip, Pad: changed.Pad }],
+  [12, { Dropout: changed.Dropout }],
   [
     13,
     {
-      ...each(['Softmax', 'LogSoftmax', 'Hardmax'], softmax),
+      ...each(['Softmax', 'LogSoftmax', 'Hardmax'], changed.Softmax),
       ...each(['Squeeze', 'Unsqueeze', 'ReduceSum'], listToInput('axes')),
       Split: listToInput('split'),
     },
   ],
-  [14, { BatchNormalization: normalization }],
+  [14, { BatchNormalization: withoutTraining }],
   [16, each(['RoiAlign'], impossible)],
-  [18, { ...each(reductions, listToInput('axes')), Split: split }],
-  [20, { DFT: impossible, GridSample: sampled }],
+  [18, { ...each(reductions, listToInput('axes')), Split: changed.Split }],
+  [20, { DFT: impossible, GridSample: changed.GridSample }],
   [21, each(['GroupNormalization'], impossible)],
 ];
 
@@ -141,51 +146,10 @@ export interface Rewritten {
   readonly rewriting: Rewriting;
 }
 
-/** Composes two rewritings. */
-function both(a: Rewriting, b: Rewriting): Rewriting {
-  return {
-    ...a,
-    ...b,
-    without: [...(a.without ?? []), ...(b.without ?? [])],
-    attributes: { ...a.attributes, ...b.attributes },
-    inputs: [...(a.inputs ?? []), ...(b.inputs ?? [])],
-  };
-}
-
-/** Rewriting of a node for a newer version; undefined if impossible. */
-function rewritingOf(node: OnnxNode, from: number, to: number): Rewriting | undefined {
-  let result: Rewriting = {};
-  for (const [version, byOperator] of changes) {
-    const change = Object.hasOwn(byOperator, node.opType) ? byOperator[node.opType] : undefined;
-    if (version <= from || version > to || change === undefined) continue;
-    // The sizes of Split are already an input.
-    const isDone = (result.inputs?.length ?? 0) > 0;
-    const rewriting = isDone ? 'same' : change(node);
-    if (rewriting === undefined) return undefined;
-    if (rewriting !== 'same') result = both(result, rewriting);
-  }
-  return result;
-}
-
 /** Raising to a newer version of ai.onnx: the rewritten nodes, or the obstacle. */
 interface Raising {
   readonly rewritten: readonly Rewritten[];
-  readonly obstacle: Obstacle | undefined;
-}
-
-function raisingOf(graphs: Graphs, scope: Scope, to: number): Raising {
-  const opset = scope.opsets.get('');
-  if (opset === undefined) return { rewritten: [], obstacle: { kind: 'noOpset' } };
-  if (opset >= to) return { rewritten: [], obstacle: undefined };
-  if (scope.function !== undefined) return { rewritten: [], obstacle: { kind: 'functionOpset', opset } };
-  const rewritten: Rewritten[] = [];
-  for (const { node, graph } of graphs.nodes) {
-    if (node.domain !== '' || graphs.scopeOf(graph) !== scope) continue;
-    const rewriting = rewritingOf(node, opset, to);
-    if (rewriting === undefined) return { rewritten: [], obstacle: { kind: 'opset', opset, operator: node.opType } };
-    if (Object.keys(rewriting).length > 0) rewritten.push({ node, graph, rewriting });
-  }
-  return { rewritten, obstacle: undefined };
+  readonly obstacle?: Obstacle;
 }
 
 /** Newer versions of ai.onnx that a model can have. */
@@ -210,8 +174,39 @@ export class Opsets {
   #raising(scope: Scope, version: number): Raising {
     const byVersion = this.#known.get(scope) ?? new Map<number, Raising>();
     this.#known.set(scope, byVersion);
-    const found = byVersion.get(version) ?? raisingOf(this.#graphs, scope, version);
+    const found = byVersion.get(version) ?? this.#raise(scope, version);
     byVersion.set(version, found);
     return found;
+  }
+
+  #raise(scope: Scope, to: number): Raising {
+    const opset = scope.opsets.get('');
+    if (opset === undefined) return { rewritten: [], obstacle: { kind: 'noOpset' } };
+    if (opset >= to) return { rewritten: [] };
+    if (scope.function !== undefined) return { rewritten: [], obstacle: { kind: 'functionOpset', opset } };
+    const passed = changes.filter(([version]) => version > opset && version <= to);
+    const rewritten: Rewritten[] = [];
+    for (const { node, graph } of this.#graphs.nodes) {
+      if (node.domain !== '' || this.#graphs.scopeOf(graph) !== scope) continue;
+      let whole: Rewriting = {};
+      for (const [, byOperator] of passed) {
+        const change = Object.hasOwn(byOperator, node.opType) ? byOperator[node.opType] : undefined;
+        // The sizes of Split are an input since an earlier change.
+        const isDone = change === undefined || (whole.inputs?.length ?? 0) > 0;
+        const rewriting = isDone ? 'same' : change(node);
+        if (rewriting === undefined)
+          return { rewritten: [], obstacle: { kind: 'opset', opset, operator: node.opType } };
+        if (rewriting === 'same') continue;
+        whole = {
+          ...whole,
+          ...rewriting,
+          without: [...(whole.without ?? []), ...(rewriting.without ?? [])],
+          attributes: { ...whole.attributes, ...rewriting.attributes },
+          inputs: [...(whole.inputs ?? []), ...(rewriting.inputs ?? [])],
+        };
+      }
+      if (Object.keys(whole).length > 0) rewritten.push({ node, graph, rewriting: whole });
+    }
+    return { rewritten };
   }
 }

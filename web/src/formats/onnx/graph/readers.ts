@@ -1,36 +1,11 @@
 /** Describes the readers of a weight, and the axis of its channels. */
 import type { Weight } from '../file/model.js';
-import { contrib, findInts, intOf, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
+import { contrib, findInts, intOf, onnxTypeNumber } from '../file/proto.js';
 import { type Followed, type Graphs, isConstant, isMover, type ReadingNode, type Use, type Value } from './graph.js';
 import { typeRead } from './products.js';
 
 /** A letter of an Einsum's equation, or an ellipsis. */
 const term = /[a-zA-Z]|\.\.\./g;
-
-/** Last dimension of an input of Einsum that its output has, but no other input. */
-function freeAxis({ attributes }: OnnxNode, input: number): number | 'tensor' {
-  const [left = '', right] = (attributes.get('equation')?.s ?? '').split('->');
-  const inputs = left.split(',').map((text): readonly string[] => text.match(term) ?? []);
-  const own = inputs[input] ?? [];
-  const others = new Set(inputs.flatMap((letters, i) => (i === input ? [] : letters)));
-  // Without an explicit output, the output has the letters that occur once.
-  const isFree = (letter: string) =>
-    letter !== '...' &&
-    own.indexOf(letter) === own.lastIndexOf(letter) &&
-    !others.has(letter) &&
-    (right === undefined || right.includes(letter));
-  const at = own.findLastIndex(isFree);
-  if (at < 0) return 'tensor';
-  return own.slice(0, at).includes('...') ? at - own.length : at;
-}
-
-/**
- * ConvTranspose: weights of [input channels, output channels of a group, ...]. With many groups, more channels share the second index than
- * the first.
- */
-function transposedAxis(node: OnnxNode, shape: readonly number[]): number {
-  return intOf(node, 'group', 1) > (shape[1] ?? 1) ? 0 : 1;
-}
 
 /** Axes of weights by operator and input; `tensor` without channels. Negative axes count from the end. */
 function axisIn({ node, input, path }: ReadingNode, shape: readonly number[]): number | 'tensor' | undefined {
@@ -54,24 +29,44 @@ function axisIn({ node, input, path }: ReadingNode, shape: readonly number[]): n
     case 'Conv':
       return input === 1 ? 0 : undefined;
     case 'ConvTranspose':
-      return input === 1 ? (path.length === 0 ? transposedAxis(node, shape) : 1) : undefined;
+      // Weights [input channels, output channels of a group, ...]. With many groups, more channels share the second index than the first.
+      if (input !== 1) return undefined;
+      return path.length === 0 && intOf(node, 'group', 1) > (shape[1] ?? 1) ? 0 : 1;
     case 'Gather':
       return input === 0 ? (intOf(node, 'axis', 0) === 0 ? 0 : 'tensor') : undefined;
     case 'LSTM':
     case 'GRU':
     case 'RNN':
       return input === 1 || input === 2 ? 1 : undefined;
-    case 'Einsum':
-      return freeAxis(node, input);
+    case 'Einsum': {
+      // Take the last dimension that the output has, but no other input. Without an explicit output, it has the letters that occur once.
+      const [left = '', right] = (node.attributes.get('equation')?.s ?? '').split('->');
+      const inputs = left.split(',').map((text): readonly string[] => text.match(term) ?? []);
+      const letters = inputs[input] ?? [];
+      const others = new Set(inputs.flatMap((some, i) => (i === input ? [] : some)));
+      const at = letters.findLastIndex(
+        (letter) =>
+          letter !== '...' &&
+          letters.indexOf(letter) === letters.lastIndexOf(letter) &&
+          !others.has(letter) &&
+          (right === undefined || right.includes(letter)),
+      );
+      if (at < 0) return 'tensor';
+      return letters.slice(0, at).includes('...') ? at - letters.length : at;
+    }
     default:
       return undefined;
   }
 }
 
-/** Maps an axis that a reader sees to an axis of the weight. */
-function axisBefore(path: readonly OnnxNode[], axis: number, rank: number): number {
+/** Channel axis of a weight for a reader; undefined without channels, and for unknown readers. */
+export function channelAxis(reader: ReadingNode, shape: readonly number[]): number | undefined {
+  const axis = axisIn(reader, shape);
+  if (typeof axis !== 'number') return undefined;
+  // Map the axis that the reader sees to one of the weight.
+  const rank = shape.length;
   let result = axis;
-  for (const node of path.toReversed()) {
+  for (const node of reader.path.toReversed()) {
     const { opType, domain } = node;
     // Calls of functions only rename the value.
     if (domain !== '' || opType === 'Identity' || opType === 'Cast') continue;
@@ -85,12 +80,6 @@ function axisBefore(path: readonly OnnxNode[], axis: number, rank: number): numb
     } else return 0;
   }
   return result < 0 ? Math.max(0, rank + result) : Math.min(result, rank - 1);
-}
-
-/** Channel axis of a weight for a reader; undefined without channels, and for unknown readers. */
-export function channelAxis(reader: ReadingNode, shape: readonly number[]): number | undefined {
-  const axis = axisIn(reader, shape);
-  return typeof axis === 'number' ? axisBefore(reader.path, axis, shape.length) : undefined;
 }
 
 /** Channel axis of a weight; undefined for a single scale. */
@@ -113,26 +102,9 @@ export interface Reading extends Followed {
   readonly types: ReadonlySet<number>;
 }
 
-/** True if a reader multiplies two weights. onnxruntime 1.30 fails at that if the first has a zero point for each row. */
-function isLeftOfWeight(graphs: Graphs, { node, input, graph }: ReadingNode): boolean {
-  const isProduct = node.opType === 'MatMul' && node.domain === '' && input === 0;
-  return isProduct && graphs.weightAt(graph, node.inputs[1] ?? '') !== undefined;
-}
-
 /** True for readers in a function that is called with the value. They stay unchanged, since the function may have other callers. */
 export function isCalled({ path }: ReadingNode): boolean {
   return path.some(({ domain }) => domain !== '');
-}
-
-/** Attributes that do not affect axes. */
-const factors: readonly string[] = ['alpha', 'beta'];
-
-/** True if attributes of its function determine how a node reads a weight. */
-function isOpen(reader: ReadingNode): boolean {
-  const isLeft = isCalled(reader);
-  return [reader.node, ...reader.path].some(({ attributes }) =>
-    [...attributes.values()].some(({ name, refers }) => refers && !(isLeft && factors.includes(name))),
-  );
 }
 
 /** True if all readers see a weight as float32: it is, or Casts widen or round it for them. */
@@ -170,22 +142,27 @@ function isFixed(graphs: Graphs, value: Value | undefined, steps = 0): boolean {
 
 /** Collects the facts about a weight from its graph. */
 export function readingOf(graphs: Graphs, weight: Weight): Reading {
-  const { shape } = weight.source;
+  const { shape, dtype } = weight.source;
   const followed = graphs.follow(weight);
-  const open = followed.readers.find(isOpen);
-  // Axes that depend on open attributes are unknown.
+  const { readers } = followed;
+  // Find a reader whose axes depend on attributes of its function, which are unknown. Factors do not affect the axes of called functions.
+  const open = readers.find((reader) => {
+    const factors = isCalled(reader) ? ['alpha', 'beta'] : [];
+    return [reader.node, ...reader.path].some(({ attributes }) =>
+      [...attributes.values()].some(({ name, refers }) => refers && !factors.includes(name)),
+    );
+  });
   const isKnown = (reader: ReadingNode) => axisIn(reader, shape) !== undefined;
+  const types = new Set(readers.map((reader) => typeRead(reader, dtype)));
   const first =
-    open === undefined
-      ? (followed.readers.find(isKnown) ?? behindFactors(graphs, followed.readers).find(isKnown))
-      : undefined;
-  const axis = first && channelAxis(first, shape);
-  const channels = first && {
-    operator: first.node.opType,
-    axis,
-    zeroPointAxis: isLeftOfWeight(graphs, first) ? undefined : axis,
-  };
-  const types = new Set(followed.readers.map((reader) => typeRead(reader, weight.source.dtype)));
+    open === undefined ? (readers.find(isKnown) ?? behindFactors(graphs, readers).find(isKnown)) : undefined;
+  if (first === undefined) return { ...followed, weight, open, channels: undefined, types };
+  // onnxruntime 1.30 fails to multiply two weights if the first has a zero point for each row.
+  const { node, input, graph } = first;
+  const isLeft = node.opType === 'MatMul' && node.domain === '' && input === 0;
+  const isLeftOfWeight = isLeft && graphs.weightAt(graph, node.inputs[1] ?? '') !== undefined;
+  const axis = channelAxis(first, shape);
+  const channels = { operator: node.opType, axis, zeroPointAxis: isLeftOfWeight ? undefined : axis };
   return { ...followed, weight, open, channels, types };
 }
 
@@ -210,24 +187,20 @@ function isFromCodes(graphs: Graphs, value: Value | undefined, steps = 0): boole
 /** Operators of onnxruntime with scales of codes among their inputs. */
 const withScales: readonly string[] = ['MatMulNBits', 'MatMulBnb4', 'GatherBlockQuantized', 'QMoE'];
 
-/** True if a reader of a tensor takes it as scales of codes, or as the values of codes. */
-function takesScales(graphs: Graphs, { node, graph, input }: ReadingNode): boolean {
-  if (node.domain === contrib) return withScales.includes(node.opType);
-  if (node.domain !== '' || node.opType !== 'Gather' || input !== 0) return false;
-  if (isFromCodes(graphs, graphs.valueAt(graph, node.inputs[1] ?? ''))) return true;
-  const readers = graphs.readers({ graph, value: node.outputs[0] ?? '' });
-  return (
-    readers.length > 0 &&
-    readers.every(({ node: product, graph: inside, input: at }) => {
-      const other = graphs.valueAt(inside, product.inputs[1 - at] ?? '');
-      return product.domain === '' && product.opType === 'Mul' && isFromCodes(graphs, other);
-    })
-  );
-}
-
-/** The operator that takes a tensor as scales of codes; undefined if others read it. */
+/** The operator that takes a tensor as scales or values of codes; undefined if others read it. */
 export function operatorOfScales(graphs: Graphs, weight: Weight): string | undefined {
   const { readers, leaves } = graphs.follow(weight);
-  const isTaken = !leaves && readers.length > 0 && readers.every((reader) => takesScales(graphs, reader));
+  const takesScales = ({ node, graph, input }: ReadingNode) => {
+    if (node.domain === contrib) return withScales.includes(node.opType);
+    if (node.domain !== '' || node.opType !== 'Gather' || input !== 0) return false;
+    if (isFromCodes(graphs, graphs.valueAt(graph, node.inputs[1] ?? ''))) return true;
+    const behind = graphs.readers({ graph, value: node.outputs[0] ?? '' });
+    const isRestoring = ({ node: product, graph: inside, input: at }: ReadingNode) => {
+      const other = graphs.valueAt(inside, product.inputs[1 - at] ?? '');
+      return product.domain === '' && product.opType === 'Mul' && isFromCodes(graphs, other);
+    };
+    return behind.length > 0 && behind.every(isRestoring);
+  };
+  const isTaken = !leaves && readers.length > 0 && readers.every(takesScales);
   return isTaken ? readers[0]?.node.opType : undefined;
 }

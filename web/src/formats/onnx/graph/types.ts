@@ -9,10 +9,10 @@ import type { Graphs, Scope, Value } from './graph.js';
 const [float, int64, bool] = [onnxTypeNumber('F32'), onnxTypeNumber('I64'), onnxTypeNumber('BOOL')];
 
 /** The words of a text. */
-export const words = (text: string): ReadonlySet<string> => new Set(text.split(/\s+/));
+export const wordSet = (text: string): ReadonlySet<string> => new Set(text.split(/\s+/));
 
 /** Operators whose floats share one type and that compute well in float16. */
-const halfOps = words(
+const halfOps = wordSet(
   `Abs Acos Acosh Add Asin Asinh Atan Atanh Attention AveragePool BatchNormalization Ceil Clip Compress Concat Conv ConvTranspose Cos Cosh
   DepthToSpace Div Dropout Einsum Elu Erf Exp Expand Flatten Floor GRU Gather GatherElements GatherND Gelu Gemm GlobalAveragePool
   GlobalLpPool GlobalMaxPool GroupNormalization HardSigmoid HardSwish Hardmax Identity InstanceNormalization LRN LSTM LayerNormalization
@@ -24,16 +24,16 @@ const halfOps = words(
 );
 
 /** Operators of com.microsoft whose floats share one type and that compute well in float16. */
-const contribOps = words(
+const contribOps = wordSet(
   `Attention BiasGelu FastGelu FusedMatMul Gelu GroupQueryAttention MultiHeadAttention QuickGelu RotaryEmbedding SkipLayerNormalization
   SkipSimplifiedLayerNormalization`,
 );
 
 /** Operators that the usual converters leave in float32. Their first input determines the type. */
-const floatOps = words('Celu CumSum Max Min RandomNormalLike RandomUniformLike Resize RoiAlign TopK Upsample');
+const floatOps = wordSet('Celu CumSum Max Min RandomNormalLike RandomUniformLike Resize RoiAlign TopK Upsample');
 
 /** Operators that take floats of any type. */
-const anyOps = words('Cast NonZero Shape Size');
+const anyOps = wordSet('Cast NonZero Shape Size');
 
 /** Type of an output: a fixed one, or that of the node's floats. */
 type OutputType = number | 'floats';
@@ -153,7 +153,11 @@ export class Types {
       return own === 'floats' ? this.#floatType(node, graph) : own;
     }
     if (opType === 'Cast') return intOf(node, 'to', 0);
-    if (opType === 'Constant') return constantType(node);
+    if (opType === 'Constant') {
+      if (attributes.has('value_float') || attributes.has('value_floats')) return float;
+      if (attributes.has('value_int') || attributes.has('value_ints')) return int64;
+      return attributes.get('value')?.tensor?.element?.id;
+    }
     if (opType === 'ConstantOfShape') return attributes.get('value')?.tensor?.element?.id ?? float;
     if (opType === 'If' || opType === 'Loop' || opType === 'Scan') return this.#bodyType(node, output);
     const type = listedType(opType, output);
@@ -194,12 +198,6 @@ export class Types {
 }
 
 /** Operators all of whose inputs have one type. */
-const symmetricOps = words(
+const symmetricOps = wordSet(
   'Add Concat Div Mean Mod Mul Pow Sub Sum MatMul Equal Greater GreaterOrEqual Less LessOrEqual Min Max',
 );
-
-function constantType({ attributes }: OnnxNode): number | undefined {
-  if (attributes.has('value_float') || attributes.has('value_floats')) return float;
-  if (attributes.has('value_int') || attributes.has('value_ints')) return int64;
-  return attributes.get('value')?.tensor?.element?.id;
-}
