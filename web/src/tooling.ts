@@ -19,7 +19,7 @@ export { isModelStart, modelStartBytes } from './convert/recognize.js';
 export { checkFits, checkPlan } from './convert/saved-plan.js';
 export { writeSidecar } from './convert/write-sidecar.js';
 export { maxWorkers } from './core/check-workers.js';
-export { problemOf } from './core/errors.js';
+export { problemOf, rangeError } from './core/errors.js';
 export { grouped } from './core/groups.js';
 export { standsForInfinity } from './core/measure.js';
 export { didYouMean } from './core/nearest.js';
@@ -44,7 +44,7 @@ export {
   whole,
   without,
 } from './core/option-problem.js';
-export type { Flag, Words } from './core/schema.js';
+export { type Flag, type NumberForm, numberIn, type Words } from './core/schema.js';
 export { show } from './core/show.js';
 export { languageArchitectures, type OutputsKind, outputsKind } from './evaluate/outputs.js';
 export type { Finding, FormatInfo, MetadataValue, Target } from './formats/format.js';

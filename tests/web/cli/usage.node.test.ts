@@ -119,7 +119,7 @@ describe('a wrong command line', () => {
     [['model.safetensors', '-x'], /^-x: unknown option; see scalepoint quantize --help/],
     [
       ['model.safetensors', '--to', 'int8', '--workers', '-1'],
-      /^--workers: expected a whole number of at least 0, got "-1"/,
+      /^--workers: expected a whole number from 0 to 64, got "-1"/,
     ],
     [
       ['model.safetensors', '--to', '--json'],

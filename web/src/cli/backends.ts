@@ -2,14 +2,11 @@
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { type RunOptions, ScalepointError } from '../model.js';
-import { type BackendName, didYouMean, oneOf } from '../tooling.js';
+import type { BackendName } from '../tooling.js';
 import { findBrowser } from './browser.js';
 import { NativeBackend } from './native.js';
 import { UsageError } from './process.js';
 import { BrowserBackend } from './webgpu.js';
-import { wrongFlag } from './wording.js';
-
-const names = ['wasm', 'webgpu', 'node'] as const satisfies readonly BackendName[];
 
 /** Path of the main file of a package: of one installed beside this one, or in the current folder. @throws ScalepointError `RUNTIME` */
 function packagePath(name: string, backend: BackendName): string {
@@ -21,17 +18,6 @@ function packagePath(name: string, backend: BackendName): string {
     }
   }
   throw new ScalepointError('RUNTIME', `--backend ${backend} takes ${name}: npm install ${name}`);
-}
-
-/** The names of --backend, each once; undefined without it. @throws UsageError */
-export function backendNames(given: readonly string[] | undefined): readonly BackendName[] | undefined {
-  const words = given?.flatMap((one) => one.split(',')).map((word) => word.trim());
-  const found = words?.map((word): BackendName => {
-    const name = names.find((known) => known === word);
-    if (name === undefined) throw wrongFlag('backend', oneOf(names), word, didYouMean(word, names));
-    return name;
-  });
-  return found && [...new Set(found)];
 }
 
 /** Opens backends, passes them to f, and closes them. @throws UsageError, ScalepointError */
@@ -53,7 +39,7 @@ export async function withBackends<T>(
     return backend;
   };
   try {
-    return await f(wanted?.map(open));
+    return await f(wanted && [...new Set(wanted)].map(open));
   } finally {
     for (const backend of started) await backend.close();
   }

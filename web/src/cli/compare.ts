@@ -2,11 +2,11 @@
 
 import { type CompareReport, compareModels, inspectModel, ScalepointError } from '../model.js';
 import type { ComparedTensor } from '../tooling.js';
-import { backendNames, withBackends } from './backends.js';
+import { withBackends } from './backends.js';
 import { backendText } from './backends-text.js';
 import { compareFlags } from './flags.js';
-import { withInput } from './input.js';
-import { choiceOf, decibelsOf, filesOf, parseArguments, workersOf } from './parse.js';
+import { type Input, withInputs } from './input.js';
+import { filesOf, makeCommand } from './parse.js';
 import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
 import { missedOutput, runOptionsOf, runText } from './running.js';
 import {
@@ -27,83 +27,58 @@ import {
   table,
   withDecibels,
 } from './text.js';
-import { compareUsage } from './usage.js';
 
 /** Most names in a line of text. */
 const mostNames = 5;
 
-/** Compares two models. Returns the exit code. */
-export async function compareCommand(args: string[]): Promise<number> {
-  const { values, positionals } = parseArguments(args, compareFlags);
-  if (values.help) {
-    process.stdout.write(compareUsage());
-    return 0;
-  }
-  const [first, second] = filesOf(positionals, ['A', 'B'], 'compare') as [string, string];
-  if (first === '-' && second === '-') throw new UsageError('compare: only one of the two can be standard input');
-  const { quiet = false, json = false } = values;
-  const sort = choiceOf('sort', values.sort, compareFlags.sort.choices) ?? 'file';
-  const wanted = { sort, quiet, json, verbose: values.verbose ?? false };
-  const workers = workersOf(values.workers);
-  const limit = decibelsOf(values['min-sqnr']);
-  const run = runOptionsOf(values);
-  const backends = backendNames(values.backend);
-  const signal = abortOnSignal('interrupted');
-  const progress = progressLine(quiet);
-  return withInput(
-    first,
-    (a) =>
-      withInput(
-        second,
-        async (b) => {
-          // Each one alone first, so that an error in a header names the file.
-          for (const { name, file } of [a, b]) await about(name, () => inspectModel(file, { signal }));
-          const report = await withBackends(backends, values.browser, (places) =>
-            compareModels(a.file, b.file, {
-              signal,
-              onProgress: progress.update,
-              ...(workers === undefined ? {} : { workers }),
-              ...(run === undefined ? {} : { run: { ...run, ...(places && { backends: places }) } }),
-            }),
-          ).finally(progress.clear);
-          return show(a.name, b.name, report, limit, wanted);
-        },
-        signal,
-      ),
-    signal,
-  );
-}
-
-/** Options of the output. */
-interface Wanted {
-  /** `file` or `sqnr`. */
-  readonly sort: string;
-  readonly quiet: boolean;
-  readonly json: boolean;
-  readonly verbose: boolean;
-}
-
-/** Prints the result. Returns the exit code. */
-function show(a: string, b: string, result: CompareReport, limit: number | undefined, wanted: Wanted): number {
-  const report = wanted.sort === 'sqnr' ? { ...result, tensors: sorted(result.tensors) } : result;
-  // With --run, --min-sqnr applies to the outputs.
-  const miss = result.outputs === undefined ? missed : missedOutput;
-  const failure = limit === undefined ? withoutPair(result) : miss(report, limit);
-  if (wanted.json) {
-    const text = failure === undefined ? {} : { error: errorJson(failure) };
-    printJson({ a, b, ...report, peakBytes: peakBytes(), ...text });
-  } else if (!wanted.quiet) {
-    const run = result.outputs === undefined ? [] : ['', ...runText(result), ...backendText(result)];
-    const lines = [...compareText(a, b, report), ...run];
-    if (wanted.verbose) lines.push(effort());
-    printLines(lines);
-  }
-  if (failure !== undefined) {
-    process.stderr.write(`${painter(process.stderr)('red', 'scalepoint:')} ${printable(failure.message)}\n`);
-    return 1;
-  }
-  return 0;
-}
+/** Compares two models. */
+export const compare = makeCommand(
+  () => compareFlags,
+  async ({ values, positionals }) => {
+    const [first, second] = filesOf(positionals, ['A', 'B'], 'compare') as [string, string];
+    if (first === '-' && second === '-') throw new UsageError('compare: only one of the two can be standard input');
+    const { quiet = false, workers, 'min-sqnr': limit } = values;
+    const run = runOptionsOf(values);
+    const signal = abortOnSignal('interrupted');
+    const progress = progressLine(quiet);
+    return withInputs(
+      [first, second],
+      async (inputs) => {
+        const [a, b] = inputs as [Input, Input];
+        // Each one alone first, so that an error in a header names the file.
+        for (const { name, file } of [a, b]) await about(name, () => inspectModel(file, { signal }));
+        const result = await withBackends(values.backend?.flat(), values.browser, (backends) =>
+          compareModels(a.file, b.file, {
+            signal,
+            onProgress: progress.update,
+            workers,
+            run: run && { ...run, ...(backends && { backends }) },
+          }),
+        ).finally(progress.clear);
+        const report = values.sort === 'sqnr' ? { ...result, tensors: bySqnr(result.tensors) } : result;
+        // With --run, --min-sqnr applies to the outputs.
+        const judge = result.outputs === undefined ? missedTensor : missedOutput;
+        const failure = limit === undefined ? withoutPair(result) : judge(report, limit);
+        if (values.json) {
+          printJson({
+            a: a.name,
+            b: b.name,
+            ...report,
+            peakBytes: peakBytes(),
+            ...(failure && { error: errorJson(failure) }),
+          });
+        } else if (!quiet) {
+          const ran = result.outputs === undefined ? [] : ['', ...runText(result), ...backendText(result)];
+          printLines([...compareText(a.name, b.name, report), ...ran, ...(values.verbose ? [effort()] : [])]);
+        }
+        if (failure === undefined) return 0;
+        process.stderr.write(`${painter(process.stderr)('red', 'scalepoint:')} ${printable(failure.message)}\n`);
+        return 1;
+      },
+      signal,
+    );
+  },
+);
 
 /** The error for models that share no tensor, so that the comparison says nothing. */
 function withoutPair({ tensors, skipped, onlyInA, onlyInB, outputs }: CompareReport): ScalepointError | undefined {
@@ -113,18 +88,18 @@ function withoutPair({ tensors, skipped, onlyInA, onlyInB, outputs }: CompareRep
 }
 
 /** Sorts tensors by SQNR, the lowest first. */
-function sorted(tensors: readonly ComparedTensor[]): ComparedTensor[] {
+function bySqnr(tensors: readonly ComparedTensor[]): ComparedTensor[] {
   // The difference of two infinities is NaN.
   return [...tensors].sort((a, b) => (a.error.sqnrDb === b.error.sqnrDb ? 0 : a.error.sqnrDb - b.error.sqnrDb));
 }
 
 /** The error if the SQNR of a tensor is too low, or if the other model has no tensor to compare it with. */
-function missed(report: CompareReport, limit: number): ScalepointError | undefined {
+function missedTensor(report: CompareReport, limit: number): ScalepointError | undefined {
   const { tensors, skipped, onlyInA, onlyInB } = report;
   if (tensors.length === 0 && skipped.length === 0 && onlyInA.length === 0 && onlyInB.length === 0) {
     return new ScalepointError('QUALITY', 'the models have no tensors to compare');
   }
-  const below = sorted(tensors).filter((tensor) => tensor.error.sqnrDb < limit && !isInfinity(tensor));
+  const below = bySqnr(tensors).filter((tensor) => tensor.error.sqnrDb < limit && !isInfinity(tensor));
   const decibels = new Map(below.map(({ name, error }) => [name, ` (${withDecibels(error.sqnrDb)})`]));
   const differing = skipped.filter(({ differs }) => differs);
   const findings: readonly [what: string, names: readonly string[]][] = [

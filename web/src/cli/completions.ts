@@ -1,8 +1,9 @@
 /** Scripts with which shells complete command lines, made of the tables of flags. */
-import { type Flag, type FormatOption, formats, presets } from '../tooling.js';
+import { formats } from '../tooling.js';
 import {
   benchFlags,
   type CommandFlag,
+  type CommandFlags,
   type CommandName,
   calibrateFlags,
   commandAbouts,
@@ -15,37 +16,18 @@ import {
   shells,
   verifyFlags,
 } from './flags.js';
-import { copyFlags, optionFlags, sidecarFlags, tables } from './format-flags.js';
-import { filesOf, parseArguments } from './parse.js';
+import { copyOptions, formatFlags, sidecarFlags } from './format-flags.js';
+import { filesOf, makeCommand } from './parse.js';
 import { UsageError } from './process.js';
-import { completionsUsage } from './usage.js';
-
-type Flags = Readonly<Record<string, CommandFlag>>;
-
-/** Flags of formats as those of a command. */
-function flagsOf(flags: readonly Flag[]): Flags {
-  return Object.fromEntries(
-    flags.map(({ name, value, multiple = false, choices, about }): [string, CommandFlag] => {
-      const type = value === undefined ? 'boolean' : 'string';
-      return [name, { type, multiple, about, ...(value && { value }), ...(choices && { choices }) }];
-    }),
-  );
-}
 
 /** The flags of all commands. */
-function flagsByCommand(): Readonly<Record<CommandName, Flags>> {
+function flagsByCommand(): Readonly<Record<CommandName, CommandFlags>> {
   const targets = formats().flatMap((format) => format.targets.map(({ name }) => name));
-  const quantize: Flags = {
-    ...quantizeFlags,
-    to: { ...quantizeFlags.to, choices: [...new Set(targets)] },
-    preset: { ...quantizeFlags.preset, choices: presets },
-    ...flagsOf(
-      tables().flatMap(({ table }) => Object.values(table.entries).flatMap((info: FormatOption) => info.flags)),
-    ),
-  };
+  const to = { ...quantizeFlags.to, choices: [...new Set(targets)] };
+  const quantize = { ...quantizeFlags, to, ...formatFlags() };
   const converting: readonly string[] = convertingFlags;
   const general = Object.entries<CommandFlag>(quantizeFlags).filter(([name]) => !converting.includes(name));
-  const copy = { ...Object.fromEntries(general), ...flagsOf(optionFlags(copyFlags)) };
+  const copy = { ...Object.fromEntries(general), ...formatFlags((name) => copyOptions.includes(name)) };
   return {
     quantize,
     inspect: inspectFlags,
@@ -53,7 +35,7 @@ function flagsByCommand(): Readonly<Record<CommandName, Flags>> {
     split: copy,
     merge: copy,
     compare: compareFlags,
-    verify: { ...flagsOf(sidecarFlags()), ...verifyFlags },
+    verify: { ...sidecarFlags(), ...verifyFlags },
     evaluate: evaluateFlags,
     calibrate: calibrateFlags,
     bench: benchFlags,
@@ -82,8 +64,8 @@ function bashScript(): string {
   // Values by command and flag, then flags by command.
   const cases = all.flatMap(([command, flags]) => {
     const values = Object.entries(flags).flatMap((entry) => {
-      const [, { type, choices }] = entry;
-      if (type === 'boolean') return [];
+      const [, { value, choices }] = entry;
+      if (value === undefined) return [];
       const patterns = spellings(entry).map((spelling) => `'${command} ${spelling}'`);
       return [`    ${patterns.join('|')}) values=${quoted((choices ?? []).join(' '))}; takes=value ;;`];
     });
@@ -134,8 +116,8 @@ complete -o default -F _scalepoint scalepoint
 
 /** The action of zsh that completes the value of a flag. */
 function zshAction([name, flag]: [string, CommandFlag]): string {
-  const { type, value = '', choices } = flag;
-  if (type === 'boolean') return '';
+  const { value, choices } = flag;
+  if (value === undefined) return '';
   const label = value.replace(/[^\w]/g, '');
   if (name === 'to') return `:${label}:_values -s , ${label} ${choices?.join(' ')}`;
   if (choices !== undefined) return `:${label}:(${choices.join(' ')})`;
@@ -145,12 +127,12 @@ function zshAction([name, flag]: [string, CommandFlag]): string {
 function zshScript(): string {
   const cases = Object.entries(flagsByCommand()).map(([command, flags]) => {
     const lines = Object.entries(flags).map((entry) => {
-      const [name, { type, short, multiple, about }] = entry;
-      const end = type === 'boolean' ? '' : '=';
+      const [name, { value, short, multiple, about }] = entry;
+      const end = value === undefined ? '' : '=';
       const text = quoted(`[${about.replace(/[[\]\\:]/g, '\\$&')}]${zshAction(entry)}`);
       const star = multiple ? "'*'" : '';
       if (short === undefined) return `${star}--${name}${end}${text}`;
-      const both = `{-${short}${type === 'boolean' ? '' : '+'},--${name}${end}}`;
+      const both = `{-${short}${value === undefined ? '' : '+'},--${name}${end}}`;
       return `${star || `'(-${short} --${name})'`}${both}${text}`;
     });
     const rest = command === 'completions' ? `'1:shell:(${shells.join(' ')})'` : "'*:file:_files'";
@@ -189,11 +171,11 @@ function fishScript(): string {
   const byLine = new Map<string, string[]>();
   for (const [command, flags] of Object.entries(flagsByCommand())) {
     for (const [name, flag] of Object.entries(flags)) {
-      const { type, short, choices, about } = flag;
+      const { value, short, choices, about } = flag;
       const words = [
         ...(short === undefined ? [] : [`-s ${short}`]),
         `-l ${name}`,
-        ...(type === 'boolean' ? [] : [isFile(flag) ? '-r -F' : '-x']),
+        ...(value === undefined ? [] : [isFile(flag) ? '-r -F' : '-x']),
         ...(choices === undefined ? [] : [`-a ${fishText(choices.join(' '))}`]),
         `-d ${fishText(about)}`,
       ].join(' ');
@@ -221,18 +203,16 @@ ${flags.join('\n')}
 `;
 }
 
-/** Prints the completions of a shell. Returns the exit code. */
-export async function completions(args: string[]): Promise<number> {
-  const { values, positionals } = parseArguments(args, completionsFlags);
-  if (values.help) {
-    process.stdout.write(completionsUsage());
+/** Prints the completions of a shell. */
+export const completions = makeCommand(
+  () => completionsFlags,
+  async ({ positionals }) => {
+    const [word] = filesOf(positionals, ['SHELL'], 'completions');
+    const shell = shells.find((known) => known === word);
+    if (shell === undefined)
+      throw new UsageError(`completions: expected ${shells.join(', ')}, got ${JSON.stringify(word)}`);
+    const scripts = { bash: bashScript, zsh: zshScript, fish: fishScript };
+    process.stdout.write(scripts[shell]());
     return 0;
-  }
-  const [word] = filesOf(positionals, ['SHELL'], 'completions');
-  const shell = shells.find((known) => known === word);
-  if (shell === undefined)
-    throw new UsageError(`completions: expected ${shells.join(', ')}, got ${JSON.stringify(word)}`);
-  const scripts = { bash: bashScript, zsh: zshScript, fish: fishScript };
-  process.stdout.write(scripts[shell]());
-  return 0;
-}
+  },
+);

@@ -1,17 +1,15 @@
-/** The options of formats on the command line: their flags, their values, and errors about them. */
+/** The options of formats on the command line: their flags, and their values. */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { type FormatInfo, type FormatOption, formats, type OptionTable, type Sidecar, type Words } from '../tooling.js';
 import {
-  type Flag,
-  type FormatInfo,
-  type FormatOption,
-  formats,
-  type OptionTable,
-  type Sidecar,
-  type Words,
-} from '../tooling.js';
-import { type CommandFlag, calibrateFlags, evaluateFlags, quantizeFlags } from './flags.js';
-import { adapterOf } from './parse.js';
+  type CommandFlag,
+  type CommandFlags,
+  calibrateFlags,
+  evaluateFlags,
+  quantizeFlags,
+  readAdapter,
+} from './flags.js';
 import { localPath, readText } from './side-file.js';
 import { asUsage, wrongFlag } from './wording.js';
 
@@ -21,38 +19,41 @@ export interface SharedTable {
   readonly formats: readonly FormatInfo[];
 }
 
-/** The tables of all formats, each once. */
-export function tables(): readonly SharedTable[] {
+/** Lists the tables of all formats, each once. */
+export function optionTables(): readonly SharedTable[] {
   const found = new Map<OptionTable, FormatInfo[]>();
-  for (const format of formats()) {
-    const formats = found.get(format.options) ?? [];
-    formats.push(format);
-    found.set(format.options, formats);
-  }
+  for (const format of formats()) found.set(format.options, [...(found.get(format.options) ?? []), format]);
   return [...found].map(([table, formats]) => ({ table, formats }));
 }
 
-/** The tables of formats with presets, which users without a preference choose from. */
+/** Lists the tables of formats with presets, which users without a preference choose from. */
 export function usualTables(): readonly SharedTable[] {
-  return tables().filter(({ formats: [format] }) => format?.targets.some(({ preset }) => preset !== undefined));
+  return optionTables().filter(({ formats: [format] }) => format?.targets.some(({ preset }) => preset !== undefined));
 }
 
 /** Options of copies. */
-export const copyFlags = ['shardSize', 'splitTensors', 'part', 'metadata'] as const;
+export const copyOptions: readonly string[] = ['shardSize', 'splitTensors', 'part', 'metadata'];
 
-/** The flags of some options of formats, each once. */
-export function optionFlags(names: readonly string[]): readonly Flag[] {
-  const flags = tables().flatMap(({ table }) => names.flatMap((name) => table.entries[name]?.flags ?? []));
-  return [...new Map(flags.map((flag) => [flag.name, flag])).values()];
+/** The flags of options of formats, each once. @param isWanted chooses the options */
+export function formatFlags(isWanted: (name: string, option: FormatOption) => boolean = () => true): CommandFlags {
+  const all = optionTables().flatMap(({ table }) => Object.entries(table.entries));
+  const flags = all.flatMap(([name, option]) => (isWanted(name, option) ? option.flags : []));
+  return Object.fromEntries(flags.map((flag) => [flag.name, flag]));
 }
 
-/** Flags about files beside models. */
-export function sidecarFlags(): readonly Flag[] {
-  const all = tables().flatMap(({ table }) => Object.values(table.entries));
-  const flags = all.flatMap(({ sidecar, flags }) => (sidecar === undefined ? [] : flags));
-  // Several formats may have the same configuration.
-  return [...new Map(flags.map((flag) => [flag.name, flag])).values()];
-}
+/** The flags about files beside models. */
+export const sidecarFlags = () => formatFlags((_, { sidecar }) => sidecar !== undefined);
+
+/** The flags of options that decide about a result, without those about files beside it. */
+export const choiceFlags = () => formatFlags((_, { sidecar }) => sidecar === undefined);
+
+/** True for a flag that names a file to read. */
+const readsFile = ({ value, isText = false, isWritten = false }: CommandFlag) =>
+  value?.startsWith('FILE') === true && !isText && !isWritten;
+
+/** Names of the flags that name files to read, which a plan leaves open. */
+export const readFlags = (): readonly string[] =>
+  Object.entries(choiceFlags()).flatMap(([name, flag]) => (readsFile(flag) ? [name] : []));
 
 /** True if files of a format can become this. */
 export function acceptsTarget({ targets, aliases }: FormatInfo, to: string): boolean {
@@ -60,48 +61,13 @@ export function acceptsTarget({ targets, aliases }: FormatInfo, to: string): boo
 }
 
 /** The options of all formats, by name. Those of the formats that have the target come first. */
-function entries(to: string | undefined): readonly (readonly [name: string, info: FormatOption])[] {
-  const all = formats();
-  const having = to === undefined ? [] : all.filter((format) => acceptsTarget(format, to));
+function optionsFor(to: string): readonly (readonly [name: string, option: FormatOption])[] {
+  const having = formats().filter((format) => acceptsTarget(format, to));
   const found = new Map<string, FormatOption>();
-  for (const { options } of [...having, ...all]) {
-    for (const [name, info] of Object.entries(options.entries)) if (!found.has(name)) found.set(name, info);
+  for (const { options } of [...having, ...formats()]) {
+    for (const [name, option] of Object.entries(options.entries)) if (!found.has(name)) found.set(name, option);
   }
   return [...found];
-}
-
-/** The flags of all formats, for parseArgs. */
-export function formatFlags(): Record<string, { type: 'string' | 'boolean'; multiple: boolean }> {
-  const flags = entries(undefined).flatMap(([, info]) => info.flags);
-  return Object.fromEntries(
-    flags.map(({ name, value, multiple = false }) => [
-      name,
-      { type: value === undefined ? 'boolean' : 'string', multiple },
-    ]),
-  );
-}
-
-/** The flags of options that decide about a result, without those about files beside it. */
-export function choiceFlags(): readonly string[] {
-  return entries(undefined).flatMap(([, { sidecar, flags }]) => (sidecar ? [] : flags.map(({ name }) => name)));
-}
-
-/** Those that name files to read, which a plan leaves open. */
-export function readFlags(): readonly string[] {
-  return entries(undefined).flatMap(([, { sidecar, flags }]) =>
-    sidecar ? [] : flags.flatMap(({ name, value, isText }) => (value === 'FILE' && isText !== true ? [name] : [])),
-  );
-}
-
-/** The flags of all commands whose values are names of files to read. */
-function fileFlags(): ReadonlySet<string> {
-  const own = [quantizeFlags, evaluateFlags, calibrateFlags].flatMap((flags) =>
-    Object.entries<CommandFlag>(flags).flatMap(([name, { value, isWritten }]) =>
-      value?.startsWith('FILE') && isWritten !== true ? [name] : [],
-    ),
-  );
-  const others = entries(undefined).flatMap(([, { flags }]) => flags.filter(({ value }) => value === 'FILE'));
-  return new Set([...own, ...others.map(({ name }) => name)]);
 }
 
 /** A file that a flag names. */
@@ -112,16 +78,18 @@ export interface NamedFile {
 
 /** The local files that flags name, to be read. The files of a folder count. */
 export async function namedFiles(words: Words): Promise<readonly NamedFile[]> {
+  const all: CommandFlags = { ...quantizeFlags, ...evaluateFlags, ...calibrateFlags, ...formatFlags() };
   const found: NamedFile[] = [];
-  for (const flag of fileFlags()) {
-    const given = words[flag];
-    for (const value of typeof given === 'string' ? [given] : Array.isArray(given) ? (given as string[]) : []) {
-      const text = flag === 'lora' ? adapterOf(value).file : value;
+  for (const [name, flag] of Object.entries(all)) {
+    if (!readsFile(flag) && !flag.isText) continue;
+    for (const word of [words[name] ?? []].flat()) {
+      if (typeof word !== 'string') continue;
+      const text = name === 'lora' ? readAdapter(word).file : word;
       // The reader of the flag refuses addresses that are wrong.
       const path = /^https?:/i.test(text) ? undefined : localPath(text);
       if (path === undefined) continue;
       const inside = await readdir(path).catch(() => undefined);
-      for (const one of inside?.map((name) => join(path, name)) ?? [path]) found.push({ flag, path: one });
+      for (const one of inside?.map((file) => join(path, file)) ?? [path]) found.push({ flag: name, path: one });
     }
   }
   return found;
@@ -130,17 +98,15 @@ export async function namedFiles(words: Words): Promise<readonly NamedFile[]> {
 /** The words of a command line, with the texts of files in place of their names where options take texts. @throws ScalepointError */
 export async function withTexts(words: Words): Promise<Words> {
   const texts: Record<string, string> = {};
-  for (const { name, isText } of entries(undefined).flatMap(([, { flags }]) => flags)) {
+  for (const [name, { isText }] of Object.entries(formatFlags())) {
     const path = words[name];
     if (isText === true && path !== undefined) texts[name] = await readText(String(path));
   }
   return { ...words, ...texts };
 }
 
-const isGiven = ({ flags }: FormatOption, words: Words) => flags.some(({ name }) => words[name] !== undefined);
-
-/** True if a target knows an option. The model functions report options that it does not know. */
-export function knows(to: string, option: string): boolean {
+/** True if a target takes an option. The model functions report options that it does not take. */
+export function takesOption(to: string, option: string): boolean {
   return formats().some(({ targets, aliases }) => {
     const name = (aliases as Readonly<Record<string, string>>)[to] ?? to;
     return targets.find((target) => target.name === name)?.options.includes(option) ?? false;
@@ -149,23 +115,21 @@ export function knows(to: string, option: string): boolean {
 
 /**
  * The options that the flags of a command line mean, except those about files beside the result.
- * @param all all requested targets: an option applies to those that know it
+ * @param all all requested targets: an option applies to those that take it
  * @throws UsageError
  */
-export function choicesOf(words: Words, to: string, all: readonly string[] = [to]): Record<string, unknown> {
-  const given = entries(to).filter(([name, info]) => {
-    const isForOthers = !knows(to, name) && all.some((other) => knows(other, name));
-    return info.sidecar === undefined && isGiven(info, words) && !isForOthers;
-  });
-  return Object.fromEntries(
-    given.map(([name, info]) => {
-      try {
-        return [name, info.read(words)];
-      } catch (error) {
-        throw asUsage(error, words);
-      }
-    }),
-  );
+export function formatChoices(words: Words, to: string, all: readonly string[] = [to]): Record<string, unknown> {
+  const choices: Record<string, unknown> = {};
+  for (const [name, { sidecar, flags, read }] of optionsFor(to)) {
+    const isForOthers = !takesOption(to, name) && all.some((other) => takesOption(other, name));
+    if (sidecar !== undefined || isForOthers || flags.every((flag) => words[flag.name] === undefined)) continue;
+    try {
+      choices[name] = read(words);
+    } catch (error) {
+      throw asUsage(error, words);
+    }
+  }
+  return choices;
 }
 
 /** An option about a file beside the result, such as config.json. */
@@ -177,9 +141,9 @@ export interface SidecarOption {
 }
 
 /** All options about files beside results. @throws UsageError for an option that the target's formats do not have */
-export function sidecarsOf(words: Words, to: string): readonly SidecarOption[] {
+export function sidecarOptions(words: Words, to: string): readonly SidecarOption[] {
   const found: SidecarOption[] = [];
-  for (const [option, { sidecar, flags }] of entries(to)) {
+  for (const [option, { sidecar, flags }] of optionsFor(to)) {
     const [flag] = flags;
     if (sidecar === undefined) continue;
     const path = flag && words[flag.name];

@@ -1,10 +1,10 @@
 /** The command `inspect`. */
 
 import { inspectModel, type ModelInfo, type ModelTensor } from '../model.js';
-import { type FormatInfo, formats, type MetadataValue, NamePattern } from '../tooling.js';
+import { type FormatInfo, formats, type MetadataValue } from '../tooling.js';
 import { inspectFlags } from './flags.js';
 import { withInput } from './input.js';
-import { choiceOf, filesOf, parseArguments } from './parse.js';
+import { filesOf, makeCommand } from './parse.js';
 import { about, effort, peakBytes, printJson } from './process.js';
 import {
   columnsOf,
@@ -18,138 +18,104 @@ import {
   type TableColumn,
   table,
 } from './text.js';
-import { inspectUsage } from './usage.js';
-import { asUsage } from './wording.js';
 
-/** Lists the content of a file. Returns the exit code. */
-export async function inspect(args: string[]): Promise<number> {
-  const { values, positionals } = parseArguments(args, inspectFlags);
-  if (values.help) {
-    process.stdout.write(inspectUsage());
-    return 0;
-  }
-  const [file] = filesOf(positionals, ['FILE'], 'inspect') as [string];
-  const order = orders[choiceOf('sort', values.sort, inspectFlags.sort.choices) ?? 'file'];
-  const isWanted = filterOf(values.filter);
-  return withInput(file, async (input) => {
-    const info = await about(input.name, () => inspectModel(input.file));
-    const tensors = info.tensors.filter(isWanted);
-    show(input.name, info, order === undefined ? tensors : tensors.sort(order), values);
-    return 0;
-  });
-}
+const countElements = ({ shape }: ModelTensor) => shape.reduce((product, n) => product * n, 1);
 
-const elementsOf = ({ shape }: ModelTensor) => shape.reduce((product, n) => product * n, 1);
-const inOrder = (a: string, b: string) => (a < b ? -1 : Number(a > b));
 /** Compares names as people count: layer 2 comes before layer 10. */
 const { compare: byNumber } = new Intl.Collator('en', { numeric: true });
 
 /** The orders of tensors. Equal tensors stay in the order of the file. */
-const orders: Readonly<
-  Record<(typeof inspectFlags.sort.choices)[number], ((a: ModelTensor, b: ModelTensor) => number) | undefined>
-> = {
+const orders = {
   file: undefined,
   name: (a, b) => byNumber(a.name, b.name),
   size: (a, b) => b.bytes - a.bytes,
-  elements: (a, b) => elementsOf(b) - elementsOf(a),
-  dtype: (a, b) => inOrder(a.dtype, b.dtype),
-};
+  elements: (a, b) => countElements(b) - countElements(a),
+  dtype: (a, b) => (a.dtype < b.dtype ? -1 : Number(a.dtype > b.dtype)),
+} as const satisfies Record<string, ((a: ModelTensor, b: ModelTensor) => number) | undefined>;
 
-/** True for the tensors that --filter selects. @throws UsageError */
-function filterOf(text: string | undefined): (tensor: ModelTensor) => boolean {
-  if (text === undefined) return () => true;
-  try {
-    const pattern = new NamePattern(text, '--filter');
-    return ({ name }) => pattern.test(name);
-  } catch (error) {
-    throw asUsage(error, {});
-  }
-}
-
-const totalsOf = (tensors: readonly ModelTensor[]) => ({
-  elements: tensors.reduce((sum, tensor) => sum + elementsOf(tensor), 0),
+const sumOf = (tensors: readonly ModelTensor[]) => ({
+  elements: tensors.reduce((sum, tensor) => sum + countElements(tensor), 0),
   bytes: tensors.reduce((sum, { bytes }) => sum + bytes, 0),
 });
 
-function show(
-  file: string,
-  info: ModelInfo,
-  tensors: readonly ModelTensor[],
-  values: { readonly json?: boolean; readonly verbose?: boolean; readonly filter?: string },
-): void {
-  const { elements, bytes } = totalsOf(info.tensors);
-  if (values.json) {
-    const totals = { elements, bitsPerWeight: elements === 0 ? 0 : (8 * bytes) / elements };
-    printJson({ file, ...info, tensors, totals, peakBytes: peakBytes() });
-    return;
-  }
-  const lines = inspectText(file, info, tensors, elements);
-  if (values.filter !== undefined) {
-    const found = totalsOf(tensors);
-    const unit = formatOf(info).unit;
-    const sums = [counted(found.elements, unit), formatBytes(found.bytes)].join(', ');
-    lines.push(
-      '',
-      `${tensors.length.toLocaleString('en')} of ${counted(info.tensors.length, 'tensor')} match: ${sums}`,
-    );
-  }
-  if (values.verbose) lines.push('', effort());
-  printLines(lines);
-}
+/** Lists the content of a file. */
+export const inspect = makeCommand(
+  () => inspectFlags,
+  async ({ values, positionals }) => {
+    const [file] = filesOf(positionals, ['FILE'], 'inspect') as [string];
+    const { sort = 'file', filter } = values;
+    return withInput(file, async ({ name, file: opened }) => {
+      const info = await about(name, () => inspectModel(opened));
+      const wanted = info.tensors.filter((tensor) => filter?.test(tensor.name) ?? true);
+      const order = orders[sort];
+      const tensors = order === undefined ? wanted : wanted.sort(order);
+      const { elements, bytes } = sumOf(info.tensors);
+      if (values.json) {
+        const totals = { elements, bitsPerWeight: elements === 0 ? 0 : (8 * bytes) / elements };
+        printJson({ file: name, ...info, tensors, totals, peakBytes: peakBytes() });
+        return 0;
+      }
+      const lines = inspectText(name, info, tensors, elements);
+      if (filter !== undefined) {
+        const found = sumOf(tensors);
+        const sums = [counted(found.elements, formatOf(info).unit), formatBytes(found.bytes)].join(', ');
+        lines.push(
+          '',
+          `${tensors.length.toLocaleString('en')} of ${counted(info.tensors.length, 'tensor')} match: ${sums}`,
+        );
+      }
+      if (values.verbose) lines.push('', effort());
+      printLines(lines);
+      return 0;
+    });
+  },
+);
 
 /** The description of a model's format. */
 function formatOf({ format }: ModelInfo): FormatInfo {
   return formats().find(({ name }) => name === format) as FormatInfo;
 }
 
-/** A number with as few digits as identify it among float32 numbers, since most fractions in metadata are float32. */
-function numberText(value: number): string {
-  if (Number.isInteger(value)) return String(value);
-  for (let digits = 1; digits <= 9; digits++) {
-    const short = Number(value.toPrecision(digits));
-    if (Math.fround(short) === value) return String(short);
-  }
-  return String(value);
-}
-
 /** A value of the metadata on one line. */
-function valueText(value: MetadataValue): string {
-  if (typeof value === 'number') return numberText(value);
+function metadataText(value: MetadataValue): string {
+  if (typeof value === 'number') {
+    // As few digits as identify it among float32 numbers, since most fractions in metadata are float32.
+    for (let digits = 1; digits <= 9 && !Number.isInteger(value); digits++) {
+      const short = Number(value.toPrecision(digits));
+      if (Math.fround(short) === value) return String(short);
+    }
+    return String(value);
+  }
   if (typeof value !== 'object') return String(value);
   // In lists, strings need quotes to show where they end.
-  const quoted = (item: MetadataValue) => (typeof item === 'string' ? JSON.stringify(item) : valueText(item));
+  const quoted = (item: MetadataValue) => (typeof item === 'string' ? JSON.stringify(item) : metadataText(item));
   if (!('elementType' in value)) return `[${value.map(quoted).join(', ')}]`;
   const { elementType, length, first } = value;
   return `${length.toLocaleString('en')} × ${elementType} [${first.map(quoted).join(', ')}, …]`;
 }
 
-/** The first lines: a summary of the file, and facts of its format. */
-function headLines(file: string, info: ModelInfo, elements: number): string[] {
-  const { format: name, bytes, files, tensors, metadata, conversion } = info;
+function inspectText(file: string, info: ModelInfo, tensors: readonly ModelTensor[], elements: number): string[] {
+  const { format: name, bytes, files, metadata, conversion } = info;
+  const paint = painter(process.stdout);
+  const width = columnsOf(process.stdout);
+  // Summarize the file, and state facts of its format.
   const format = formatOf(info);
   const summary = [
     name,
     ...(files.length > 1 ? [counted(files.length, 'file')] : []),
-    counted(tensors.length, 'tensor'),
+    counted(info.tensors.length, 'tensor'),
     counted(elements, format.unit),
     formatBytes(bytes),
   ];
   const target = formats().find((known) => known.name === conversion?.format);
   const facts = [
-    ...(format.facts?.({ tensors, metadata }) ?? []),
+    ...(format.facts?.({ tensors: info.tensors, metadata }) ?? []),
     ...(conversion === undefined ? [] : [`${conversion.architecture}, which can become ${target?.label}`]),
   ];
-  return [
-    `${painter(process.stdout)('bold', printable(file))}: ${summary.join(', ')}`,
+  const lines = [
+    `${paint('bold', printable(file))}: ${summary.join(', ')}`,
     ...(facts.length === 0 ? [] : [facts.map(printable).join(', ')]),
   ];
-}
-
-function inspectText(file: string, info: ModelInfo, tensors: readonly ModelTensor[], elements: number): string[] {
-  const { metadata } = info;
-  const paint = painter(process.stdout);
-  const width = columnsOf(process.stdout);
-  const lines = headLines(file, info, elements);
   if (tensors.length > 0) {
     const columns: TableColumn[] = [
       { title: 'tensor', align: 'left' },
@@ -167,7 +133,7 @@ function inspectText(file: string, info: ModelInfo, tensors: readonly ModelTenso
   if (keys.length > 0) {
     lines.push('', paint('bold', 'metadata'));
     for (const key of keys) {
-      const line = `  ${printable(key)}: ${printable(valueText(metadata[key] as MetadataValue).slice(0, 1000))}`;
+      const line = `  ${printable(key)}: ${printable(metadataText(metadata[key] as MetadataValue).slice(0, 1000))}`;
       // Some programs store pages of settings here. --json prints all of it.
       const most = Math.min(width, 1000);
       lines.push(line.length > most ? `${line.slice(0, most - 1)}…` : line);

@@ -11,11 +11,10 @@ import {
 } from '../model.js';
 import { aFile, exactly, mention, noteText, ofType, without } from '../tooling.js';
 import type { Input } from './input.js';
-import { Interrupted } from './process.js';
 import { ruleTexts } from './sizes.js';
 import { systemText } from './system-text.js';
 import { convertedShare, shareText } from './tables.js';
-import { counted, listed, printable } from './text.js';
+import { counted, listed } from './text.js';
 import { commandWordsFor, wrongFlag } from './wording.js';
 
 /** Name of standard output as a value of -o. */
@@ -45,20 +44,16 @@ export function pathsOf(output: string, plan: ModelPlan): string[] {
 }
 
 /** The files of a plan, named after the output. */
-export function named(planned: ModelPlan, output: string): ModelPlan['files'] {
+export function namedFilesOf(planned: ModelPlan, output: string): ModelPlan['files'] {
   const names = resultFiles(basename(output), planned);
   return planned.files.map(({ bytes }, i) => ({ name: names[i] as string, bytes }));
-}
-
-/** A plan with the requested size, if there is one, in place of the target, for the name of the result. */
-export function called(planned: ModelPlan, size: string | undefined): ModelPlan {
-  return size === undefined ? planned : { ...planned, to: size as ModelPlan['to'] };
 }
 
 /** Most files that are all listed. Of more, the first and the last are. */
 const mostFiles = 6;
 
-export function fewOf(paths: readonly string[]): string[] {
+/** The paths in a text: of many, the first ones and the last. */
+export function shortened(paths: readonly string[]): string[] {
   const last = paths.at(-1);
   if (paths.length <= mostFiles || last === undefined) return [...paths];
   return [...paths.slice(0, 2), `… ${paths.length - 3} more …`, last];
@@ -77,21 +72,21 @@ export function isFolderPath(path: string): boolean {
   return path.endsWith('/') || path.endsWith(sep);
 }
 
-const isThere = async (path: string): Promise<boolean> =>
+const isFolder = async (path: string): Promise<boolean> =>
   (await stat(path).catch(() => undefined))?.isDirectory() ?? false;
 
 /** The requested output. The path of a folder gets a separator at its end. */
-export async function insideOf(asked: string | undefined): Promise<string | undefined> {
+export async function resolvedOutput(asked: string | undefined): Promise<string | undefined> {
   if (asked === undefined || asked === standardOutput || isFolderPath(asked)) return asked;
-  return (await isThere(asked)) ? asked + sep : asked;
+  return (await isFolder(asked)) ? asked + sep : asked;
 }
 
 /** The folder for several results, if one is given. @throws UsageError */
-export async function folderOf(asked: string | undefined, types: number): Promise<string | undefined> {
+export async function folderFor(asked: string | undefined, types: number): Promise<string | undefined> {
   if (asked === undefined) return undefined;
   if (asked === standardOutput)
     throw wrongFlag('to', exactly(1, 'type'), types, { kind: 'with', options: [mention('output', asked)] });
-  if (!(await isThere(asked))) {
+  if (!(await isFolder(asked))) {
     throw wrongFlag('output', ofType('existing folder for several results'), asked);
   }
   return isFolderPath(asked) ? asked : asked + sep;
@@ -151,15 +146,6 @@ export function standardOutputStream(): WritableStream<Uint8Array<ArrayBuffer>> 
         });
       }),
   });
-}
-
-/** The error of work on several results. They are finished one after the other, so an interruption leaves those already written. */
-export function afterAll(error: unknown, written: readonly string[]): unknown {
-  if (!(error instanceof Interrupted) || written.length === 0) return error;
-  return new Interrupted(
-    `interrupted, nothing was written but ${fewOf(written).map(printable).join(', ')}`,
-    error.exitCode,
-  );
 }
 
 /** The error for a plan that converts nothing, or next to nothing, with reasons and remedies. */

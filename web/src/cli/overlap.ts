@@ -74,7 +74,7 @@ async function readFiles({ name, file, isPath }: Input, words: Words): Promise<r
     const shards = (await inspectModel(file)).files.map((shard) => join(dirname(name), shard));
     for (const path of [name, ...shards]) found.push({ id: await idOf(path), what: input });
   } else found.push({ id: idOfOpen(0), what: input });
-  const configurations = sidecarFlags().map((flag) => flag.name);
+  const configurations = Object.keys(sidecarFlags());
   for (const { flag, path } of await namedFiles(words)) {
     found.push({ id: await idOf(path), what: `the file of --${flag}`, isConfiguration: configurations.includes(flag) });
   }

@@ -1,23 +1,50 @@
-/** From the words of a command line to the options of the model functions. */
+/** From the words of a command line to the values of its flags. */
 import { parseArgs } from 'node:util';
 import type { Rule } from '../model.js';
+import { didYouMean, formats, type Hint, mention, ofType, ruleFrom, type Words } from '../tooling.js';
 import {
-  didYouMean,
-  type Expected,
-  formats,
-  type Hint,
-  maxWorkers,
-  mention,
-  ofType,
-  oneOf,
-  ruleFrom,
-  whole,
-} from '../tooling.js';
-import { calibrateFlags, compareFlags, evaluateFlags, inspectFlags, quantizeFlags } from './flags.js';
+  type CommandFlags,
+  calibrateFlags,
+  compareFlags,
+  evaluateFlags,
+  inspectFlags,
+  quantizeFlags,
+  type ValuesOf,
+} from './flags.js';
 import { UsageError } from './process.js';
 import { asUsage, usageError, wrongFlag } from './wording.js';
 
-type OptionsConfig = NonNullable<NonNullable<Parameters<typeof parseArgs>[0]>['options']>;
+/** A command line, split. */
+export interface Line<Flags> {
+  /** The values of its flags. */
+  readonly values: ValuesOf<Flags>;
+  /** The same as they were written. */
+  readonly words: Words;
+  readonly positionals: readonly string[];
+}
+
+/** A command, with its flags. */
+export interface Command {
+  /** Carries out a command line. Returns the exit code. @param print prints the help, or that of all options */
+  run(args: readonly string[], print: (all: boolean) => void): Promise<number>;
+}
+
+/** Makes a command. @param carryOut gets a line that does not ask for help. Returns the exit code */
+export function makeCommand<Flags extends CommandFlags>(
+  flags: () => Flags,
+  carryOut: (line: Line<Flags>) => Promise<number>,
+): Command {
+  return {
+    async run(args, print) {
+      const line = parseArguments(args, flags());
+      if (!asksForHelp(line.words)) return carryOut(line);
+      print(line.words['help-all'] === true);
+      return 0;
+    },
+  };
+}
+
+const asksForHelp = (words: Words) => words.help === true || words['help-all'] === true;
 
 /** A flag of a command line, as parseArgs splits it. */
 interface OptionToken {
@@ -29,26 +56,20 @@ interface OptionToken {
   readonly inlineValue?: boolean | undefined;
 }
 
-/** A command that has a flag. */
-function commandOf(flag: string): string | undefined {
-  const flags = { inspect: inspectFlags, quantize: quantizeFlags, compare: compareFlags, calibrate: calibrateFlags };
-  return Object.entries({ ...flags, evaluate: evaluateFlags }).find(([, known]) => Object.hasOwn(known, flag))?.[0];
-}
-
 /** Fails if a flag is unknown, lacks its value, or has one that it does not take. @throws UsageError */
-function checkFlag(token: OptionToken, options: OptionsConfig): void {
-  const { name, rawName, value, inlineValue } = token;
-  const option = Object.hasOwn(options, name) ? options[name] : undefined;
-  if (option === undefined) {
-    const { names } = didYouMean(rawName.replace(/^-+/, ''), Object.keys(options));
-    const owner = commandOf(name);
+function checkFlag({ name, rawName, value, inlineValue }: OptionToken, flags: CommandFlags): void {
+  const flag = Object.hasOwn(flags, name) ? flags[name] : undefined;
+  if (flag === undefined) {
+    const { names } = didYouMean(rawName.replace(/^-+/, ''), Object.keys(flags));
+    const others = { inspectFlags, quantizeFlags, compareFlags, calibrateFlags, evaluateFlags };
+    const owner = Object.entries(others).find(([, known]) => Object.hasOwn(known, name))?.[0];
     const hint: Hint =
       names.length === 0 && owner !== undefined
-        ? { kind: 'takenBy', call: `scalepoint ${owner}`, name: `--${name}` }
+        ? { kind: 'takenBy', call: `scalepoint ${owner.replace('Flags', '')}`, name: `--${name}` }
         : { kind: 'didYouMean', names: names.map((known) => `--${known}`) };
     throw usageError({ option: rawName, expected: { kind: 'knownOption', names: [] }, got: undefined, hint });
   }
-  if (option.type === 'boolean') {
+  if (flag.value === undefined) {
     if (value !== undefined) throw wrongFlag(name, { kind: 'absent' }, value);
     return;
   }
@@ -59,26 +80,45 @@ function checkFlag(token: OptionToken, options: OptionsConfig): void {
   throw wrongFlag(name, ofType('value'), value, { kind: 'try', option: literal, effect: `takes ${value} itself` });
 }
 
-/** Splits a command line. @throws UsageError */
-export function parseArguments<T extends OptionsConfig>(args: string[], options: T) {
+/** Splits a command line, and reads the values of its flags unless it asks for help. @throws UsageError */
+function parseArguments<Flags extends CommandFlags>(args: readonly string[], flags: Flags): Line<Flags> {
+  const options = Object.fromEntries(
+    Object.entries(flags).map(([name, { value, multiple = false, short }]) => [
+      name,
+      { type: value === undefined ? 'boolean' : 'string', multiple, ...(short && { short }) } as const,
+    ]),
+  );
   // Not strict: Node's own messages are not for the users of this program.
-  const parsed = parseArgs({ args, options, allowPositionals: true, strict: false, tokens: true });
-  const values: Record<string, string | boolean | string[]> = {};
+  const parsed = parseArgs({ args: [...args], options, allowPositionals: true, strict: false, tokens: true });
+  const words: Record<string, string | boolean | string[]> = {};
   for (const token of parsed.tokens) {
     if (token.kind !== 'option') continue;
-    checkFlag(token, options);
+    checkFlag(token, flags);
     const { name, rawName, value: given, inlineValue }: OptionToken = token;
     // -o=OUT means the same as -o OUT.
     const value = inlineValue && !rawName.startsWith('--') ? given?.replace(/^=/, '') : given;
-    const before = values[name];
-    if (value === undefined) values[name] = true;
-    else values[name] = options[name]?.multiple ? [...(Array.isArray(before) ? before : []), value] : value;
+    const before = words[name];
+    if (value === undefined) words[name] = true;
+    else words[name] = flags[name]?.multiple ? [...(Array.isArray(before) ? before : []), value] : value;
   }
-  return { values: values as ReturnType<typeof strictly<T>>['values'], positionals: parsed.positionals };
+  const values = asksForHelp(words) ? {} : readValues(words, flags);
+  return { values: values as ValuesOf<Flags>, words, positionals: parsed.positionals };
 }
 
-/** Used for its return type only. */
-const strictly = <T extends OptionsConfig>(options: T) => parseArgs({ options, allowPositionals: true, strict: true });
+/** The values that words stand for. @throws UsageError */
+function readValues(words: Words, flags: CommandFlags): Record<string, unknown> {
+  try {
+    return Object.fromEntries(
+      Object.entries(words).map(([name, word]) => {
+        const read = flags[name]?.read;
+        if (read === undefined || word === undefined || typeof word === 'boolean') return [name, word];
+        return [name, typeof word === 'string' ? read(word, name) : word.map((one) => read(one, name))];
+      }),
+    );
+  } catch (error) {
+    throw asUsage(error, words);
+  }
+}
 
 /** The files of a command, one for each of `names`. @throws UsageError */
 export function filesOf(positionals: readonly string[], names: readonly string[], command: string): string[] {
@@ -92,67 +132,19 @@ export function filesOf(positionals: readonly string[], names: readonly string[]
   throw new UsageError(`${command} takes ${takes}, got ${JSON.stringify(extra)} as well${advice}`);
 }
 
-function numberOf(name: string, text: string, expected: Expected, pattern: RegExp): number {
-  if (!pattern.test(text)) throw wrongFlag(name, expected, text);
-  return Number(text);
-}
-
-/** A whole number. @throws UsageError */
-export function wholeOf(name: string, text: string | undefined): number | undefined {
-  return text === undefined ? undefined : numberOf(name, text, whole(0), /^\d{1,9}$/);
-}
-
-/** Value of --workers. @throws UsageError */
-export function workersOf(text: string | undefined): number | undefined {
-  const workers = wholeOf('workers', text);
-  if (workers === undefined || workers <= maxWorkers) return workers;
-  throw wrongFlag('workers', whole(0, maxWorkers), workers);
-}
-
-/** Value of --lora: the file of an adapter, and how many times it is added. @throws UsageError */
-export function adapterOf(text: string): { readonly file: string; readonly strength?: number } {
-  const [, path, strength] = /^(.+):([-+]?(?:\d+\.?\d*|\.\d+))$/.exec(text) ?? [];
-  if (path !== undefined) return { file: path, strength: Number(strength) };
-  if (text === '' || text.endsWith(':')) throw wrongFlag('lora', ofType('name of a file'), text);
-  return { file: text };
-}
-
-/** Value of --min-sqnr. @throws UsageError */
-export function decibelsOf(text: string | undefined): number | undefined {
-  const pattern = /^[-+]?(\d+\.?\d*|\.\d+)$/;
-  return text === undefined ? undefined : numberOf('min-sqnr', text, { kind: 'number', unit: 'decibels' }, pattern);
-}
-
-/** One of a few words, as a flag has it; undefined without the flag. @throws UsageError */
-export function choiceOf<Word extends string>(
-  name: string,
-  text: string | undefined,
-  words: readonly Word[],
-): Word | undefined {
-  const known = words.find((word) => word === text);
-  if (known !== undefined || text === undefined) return known;
-  throw wrongFlag(name, oneOf(words), text, didYouMean(text, words));
-}
-
-/** The spelling of a name in a list, found without regard to case; undefined if the list lacks it. */
-function spelled(text: string, names: readonly string[]): string | undefined {
-  return names.find((name) => name.toLowerCase() === text.toLowerCase());
-}
-
-/** Value of --to, in the spelling of the lists. The model functions check that the target exists. */
-export function targetOf(text: string): string {
+/** A name in the spelling of the targets and their other names, or else as it is. The model functions check that it exists. */
+export function spelledTarget(text: string, others: readonly string[] = []): string {
   const names = formats().flatMap(({ targets, aliases }) => [
     ...targets.map(({ name }) => name),
     ...Object.keys(aliases),
   ]);
-  return spelled(text, names) ?? text;
+  return [...names, ...others].find((name) => name.toLowerCase() === text.toLowerCase()) ?? text;
 }
 
 /** A rule with its type in the spelling of the lists. The model functions check that it fits the file. */
 export function spelledRule(rule: Rule): Rule {
-  if (rule.to === undefined) return rule;
-  const names = formats().flatMap(({ targets, ruleTargets }) => [...targets.map(({ name }) => name), ...ruleTargets]);
-  return { ...rule, to: spelled(rule.to, names) ?? rule.to };
+  const types = formats().flatMap(({ ruleTargets }) => ruleTargets);
+  return rule.to === undefined ? rule : { ...rule, to: spelledTarget(rule.to, types) };
 }
 
 /** Value of --rule. @throws UsageError */

@@ -69,7 +69,7 @@ export async function about<T>(file: string, f: () => Promise<T>): Promise<T> {
 }
 
 /** The file that `about` noted for an error. */
-export function fileOf(error: unknown): string | undefined {
+export function fileOfError(error: unknown): string | undefined {
   return error instanceof Error ? placeOf.get(error) : undefined;
 }
 

@@ -18,7 +18,7 @@ import {
   resultFiles,
   ScalepointError,
 } from '../model.js';
-import { knows, type NamedFile } from './format-flags.js';
+import { type NamedFile, takesOption } from './format-flags.js';
 
 /** A file by which a change is noticed: its name, size in bytes, and time of the last change. */
 type FileStamp = readonly [name: string, size: number, time: number];
@@ -126,7 +126,7 @@ export class ResumableRun {
     const path = journalPath(output);
     const facts: RunFacts = { version: `${version} ${buildId}`, model, options };
     const files = plan.files.filter(({ name }) => !isIndex(name));
-    const count = knows(plan.to, 'part') ? Math.max(1, files.length) : 1;
+    const count = takesOption(plan.to, 'part') ? Math.max(1, files.length) : 1;
     const journal = await readFile(path, 'utf8').then(
       (text) => journalIn(text, path, facts.version),
       () => undefined,

@@ -1,8 +1,8 @@
 /** Options and output of `compare --run`. */
 import type { CompareReport, QuantizeModelOptions, RunOptions } from '../model.js';
 import { ScalepointError } from '../model.js';
-import { type ComparedLayer, type InputArray, mention, type OutputsEvaluation, oneOf } from '../tooling.js';
-import { wholeOf } from './parse.js';
+import { type ComparedLayer, mention, type OutputsEvaluation } from '../tooling.js';
+import type { compareFlags, quantizeFlags, ValuesOf } from './flags.js';
 import {
   columnsOf,
   counted,
@@ -20,80 +20,41 @@ import {
 } from './text.js';
 import { wrongFlag } from './wording.js';
 
-interface RunValues {
-  readonly run?: boolean | undefined;
-  readonly layers?: boolean | undefined;
-  readonly input?: string[] | undefined;
-  readonly dim?: string[] | undefined;
-  readonly seed?: string | undefined;
-  readonly backend?: string[] | undefined;
-}
-
-/** NAME=VALUE, or VALUE alone. Paths may hold "=" as well. */
-function split(text: string): readonly [name: string, value: string] {
-  const at = text.indexOf('=');
-  return at < 0 ? ['', text] : [text.slice(0, at), text.slice(at + 1)];
-}
-
-function inputsOf(given: readonly string[]): RunOptions['inputs'] {
-  const named: Record<string, string | InputArray> = {};
-  for (const one of given) {
-    const [name, file] = split(one);
-    if (name === '' && given.length > 1) {
-      throw wrongFlag('input', { kind: 'text', form: 'NAME=FILE', examples: ['x=x.npy'] }, one, {
-        kind: 'with',
-        options: [mention('--input', 'given several times')],
-      });
-    }
-    if (name === '') return file;
-    named[name] = file;
-  }
-  return named;
-}
-
-/** Sizes of dimensions by name. @throws UsageError */
-export function dimensionsOf(dim: readonly string[] = []): Record<string, number> {
-  const dimensions: Record<string, number> = {};
-  for (const one of dim) {
-    const [name, size] = split(one);
-    if (name === '') throw wrongFlag('dim', oneOf(['NAME=N']), one);
-    dimensions[name] = wholeOf('dim', size) as number;
-  }
-  return dimensions;
-}
-
 /** Options for running the models; undefined unless a flag asks for it. @throws UsageError */
-export function runOptionsOf({ run, layers, input, dim, seed, backend }: RunValues): RunOptions | undefined {
-  const wanted = [layers, input, dim, seed, backend].some((value) => value !== undefined);
-  if (run !== true && !wanted) return undefined;
+export function runOptionsOf(values: ValuesOf<typeof compareFlags>): RunOptions | undefined {
+  const { run, layers, input, dim = [], seed } = values;
+  const isAsked = [layers, input, values.dim, seed, values.backend].some((value) => value !== undefined);
+  if (run !== true && !isAsked) return undefined;
+  // NAME=FILE, or a file with all inputs. Paths may hold "=" as well.
+  const named = input?.map((text) => {
+    const at = text.indexOf('=');
+    return at < 0 ? (['', text] as const) : ([text.slice(0, at), text.slice(at + 1)] as const);
+  });
+  const [first, ...others] = named ?? [];
+  const plain = named?.findIndex(([name]) => name === '') ?? -1;
+  if (plain >= 0 && others.length > 0) {
+    throw wrongFlag('input', { kind: 'text', form: 'NAME=FILE', examples: ['x=x.npy'] }, input?.[plain], {
+      kind: 'with',
+      options: [mention('--input', 'given several times')],
+    });
+  }
   return {
-    dimensions: dimensionsOf(dim),
-    ...(layers === true ? { layers } : {}),
-    ...(input === undefined ? {} : { inputs: inputsOf(input) }),
-    ...(seed === undefined ? {} : { seed: wholeOf('seed', seed) }),
+    dimensions: Object.fromEntries(dim),
+    layers,
+    inputs: plain >= 0 ? first?.[1] : named && Object.fromEntries(named),
+    seed,
   };
 }
 
-interface OutputValues extends Pick<RunValues, 'dim' | 'seed'> {
-  readonly 'min-output'?: string | undefined;
-  readonly samples?: string[] | undefined;
-}
-
-/** Options of --min-output, without backends; empty without it. @throws UsageError */
-export function outputOptionsOf({ 'min-output': bound, samples, dim, seed }: OutputValues): {
+/** Options of --min-output, without backends; empty without it. */
+export function outputOptionsOf({ 'min-output': minOutput, samples, dim = [], seed }: ValuesOf<typeof quantizeFlags>): {
   readonly minOutput?: NonNullable<QuantizeModelOptions['minOutput']>;
   readonly run?: NonNullable<QuantizeModelOptions['run']>;
 } {
-  if (bound === undefined) return {};
-  // The model functions check the rest.
-  const minOutput = /^(\d+\.?\d*|\.\d+)$/.test(bound) ? Number(bound) : (bound as `${number}dB`);
+  if (minOutput === undefined) return {};
   return {
     minOutput,
-    run: {
-      dimensions: dimensionsOf(dim),
-      ...(samples === undefined ? {} : { samples: { files: samples } }),
-      ...(seed === undefined ? {} : { seed: wholeOf('seed', seed) }),
-    },
+    run: { dimensions: Object.fromEntries(dim), ...(samples && { samples: { files: samples } }), seed },
   };
 }
 

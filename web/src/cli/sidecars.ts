@@ -205,7 +205,7 @@ export async function checkReplaceable(path: string, overwrite: boolean): Promis
 }
 
 /** Writes a file beside a finished result. @throws ScalepointError, with the path of the result in its message */
-export async function write(
+export async function writeSidecarFile(
   { path, sidecar: { option, print }, cleared, isShared = false }: SidecarPlace,
   result: QuantizeModelResult,
   output: string,

@@ -15,6 +15,7 @@ import {
   without,
   writeSidecar,
 } from '../tooling.js';
+import type { quantizeFlags, ValuesOf } from './flags.js';
 import { jsonText } from './json.js';
 import { parseRule, spelledRule } from './parse.js';
 import { readText } from './side-file.js';
@@ -23,15 +24,7 @@ import { printable } from './text.js';
 import { usageError, wrongFlag } from './wording.js';
 
 /** Values of flags about sizes and rules. */
-export interface SizeValues {
-  readonly 'target-size'?: string;
-  readonly 'target-bpw'?: string;
-  readonly rule?: readonly string[];
-  readonly rules?: string;
-  readonly 'save-rules'?: string;
-  readonly 'save-plan'?: string;
-  readonly 'min-output'?: string;
-}
+type SizeValues = ValuesOf<typeof quantizeFlags>;
 
 /** True if the flags ask for a size. */
 export function isSized(values: SizeValues): boolean {
@@ -40,20 +33,15 @@ export function isSized(values: SizeValues): boolean {
 
 /** Checks the flags about sizes. @param types number of types of --to. @throws UsageError */
 export function checkSizes(values: SizeValues, types: number): void {
-  const { 'target-bpw': bits, 'save-rules': path } = values;
-  if (bits !== undefined && values['target-size'] !== undefined) throw wrongFlag('target-bpw', without('targetSize'));
-  if (bits !== undefined && !/^(\d+\.?\d*|\.\d+)$/.test(bits))
-    throw wrongFlag('target-bpw', { kind: 'text', form: 'a number of bits', examples: ['4.5'] }, bits);
-  if (values['save-plan'] === '') throw wrongFlag('save-plan', ofType('name of a file'), '');
-  if (values['save-plan'] !== undefined && types > 1)
-    throw wrongFlag('to', exactly(1, 'type'), types, { kind: 'with', options: [mention('--save-plan')] });
-  if (path === undefined) return;
-  if (path === '') throw wrongFlag('save-rules', ofType('name of a file'), path);
-  if (!isSized(values) && values['min-output'] === undefined) {
+  if (values['target-bpw'] !== undefined && values['target-size'] !== undefined)
+    throw wrongFlag('target-bpw', without('targetSize'));
+  if (values['save-rules'] !== undefined && !isSized(values) && values['min-output'] === undefined) {
     const of = ['targetSize', 'targetBitsPerWeight', 'minOutput'].map((option) => onlyWith(option));
     throw wrongFlag('save-rules', { kind: 'anyOf', of });
   }
-  if (types > 1) throw wrongFlag('to', exactly(1, 'type'), types, { kind: 'with', options: [mention('--save-rules')] });
+  const saved = (['save-plan', 'save-rules'] as const).find((flag) => values[flag] !== undefined);
+  if (saved !== undefined && types > 1)
+    throw wrongFlag('to', exactly(1, 'type'), types, { kind: 'with', options: [mention(`--${saved}`)] });
 }
 
 /** The options that say how large a result may be. */
@@ -71,23 +59,17 @@ export function sizeLabel({ 'target-size': size, 'target-bpw': bits }: SizeValue
   return size !== undefined && /^\d+$/.test(size) ? `${size}B` : size?.replaceAll(' ', '');
 }
 
-/** The rules in a file of llama-quantize, NAME=TYPE with spaces or new lines between them. Names are in lower case. @throws UsageError */
-export async function typesOf(path: string | undefined): Promise<readonly string[]> {
-  if (path === undefined) return [];
-  const text = await readText(path);
-  const words = text.split(/\s+/).filter((word) => word !== '');
-  return words.map((word) => {
+/** The rules of a command line, then those of a file of llama-quantize, then those of a file of rules. @throws UsageError */
+export async function rulesOf(values: SizeValues): Promise<readonly Rule[]> {
+  const { rule = [], rules: path, 'tensor-type-file': typesPath } = values;
+  // NAME=TYPE with spaces or new lines between them. Names are in lower case.
+  const types = typesPath === undefined ? [] : (await readText(typesPath)).split(/\s+/).filter((word) => word !== '');
+  const typeRules = types.map((word) => {
     const [, name, type] = /^([^=]+)=(.+)$/.exec(word) ?? [];
-    if (name === undefined) {
-      throw wrongFlag('tensor-type-file', oneOf(['NAME=TYPE']), word);
-    }
+    if (name === undefined) throw wrongFlag('tensor-type-file', oneOf(['NAME=TYPE']), word);
     return `${name.toLowerCase()}=${type}`;
   });
-}
-
-/** The rules of a command line, then those of a file. @throws UsageError */
-export async function rulesOf({ rule = [], rules: path }: SizeValues): Promise<readonly Rule[]> {
-  const given = rule.map(parseRule);
+  const given = [...rule, ...typeRules].map(parseRule);
   if (path === undefined) return given;
   const text = await readText(path);
   try {

@@ -16,32 +16,34 @@ import {
 } from '../tooling.js';
 import { UsageError } from './process.js';
 
-/** Flags of options that do not belong to a format. */
-const plainFlags: Readonly<Record<string, string>> = {
-  to: 'to',
-  targetSize: 'target-size',
+/** Flags with other names than the options that they set. Those of all other options are called like them: `--target-size`, `targetSize`. */
+const renamedFlags: Readonly<Record<string, string>> = {
   targetBitsPerWeight: 'target-bpw',
-  workers: 'workers',
   minSqnrDb: 'min-sqnr',
-  minOutput: 'min-output',
-  lora: 'lora',
-  data: 'data',
-  output: 'output',
   overwrite: 'force',
-  plan: 'plan',
   'run.dimensions': 'dim',
   'run.samples': 'samples',
 };
 
-function infoOf(name: string): FormatOption | undefined {
+/** Options of the model functions without a format that have flags. */
+const plainOptions: readonly string[] = ['to', 'targetSize', 'workers', 'minOutput', 'lora', 'data', 'output', 'plan'];
+
+/** The flag of an option that belongs to no format. */
+function plainFlag(path: string): string | undefined {
+  const [name = path] = /^\w+/.exec(path) ?? [];
+  const renamed = renamedFlags[path] ?? renamedFlags[name];
+  return (
+    renamed ??
+    (plainOptions.includes(name) ? name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`) : undefined)
+  );
+}
+
+function formatOption(name: string): FormatOption | undefined {
   return formats().find(({ options }) => Object.hasOwn(options.entries, name))?.options.entries[name];
 }
 
-/** A value in a sentence. */
-const valueText = (value: unknown): string => (typeof value === 'object' ? show(value) : String(value));
-
 /** The flags that set the members of an object; undefined for other values. */
-function flagsFor(info: FormatOption | undefined, value: unknown): string | undefined {
+function memberFlags(info: FormatOption | undefined, value: unknown): string | undefined {
   if (info === undefined || typeof value !== 'object' || value === null) return undefined;
   const members = Object.entries(value);
   const flagOf = (key: string) => info.flags.find(({ member }) => member === key);
@@ -66,8 +68,8 @@ export function commandWordsFor(given: Words, rules: readonly string[] = []): Op
     if (path.startsWith('--')) return path;
     const [name = '', member] = path.split('.');
     // Keys of metadata have dots.
-    const flags = infoOf(/^\w+/.exec(name)?.[0] ?? '')?.flags ?? [];
-    const plain = plainFlags[path] ?? plainFlags[/^\w+/.exec(name)?.[0] ?? name];
+    const flags = formatOption(/^\w+/.exec(name)?.[0] ?? '')?.flags ?? [];
+    const plain = plainFlag(path);
     const flag =
       flags.find((one) => one.member === member && member !== undefined) ??
       flags.find((one) => given[one.name] !== undefined) ??
@@ -79,14 +81,14 @@ export function commandWordsFor(given: Words, rules: readonly string[] = []): Op
   return {
     option: (path) => ruleOf(path) ?? flagOf(path) ?? path,
     withValues(path, values) {
-      const text = orList(values.map(valueText));
+      const text = orList(values.map((value) => (typeof value === 'object' ? show(value) : String(value))));
       if (path.startsWith('rules[].')) return `--rule 'REGEX=${path.endsWith('.keep') ? 'keep' : text}'`;
       const rule = ruleOf(path);
       // Rules of the command line have a type alone.
       if (rule !== undefined && path.endsWith('.granularity')) return `in code, the granularity ${text} of ${rule}`;
       if (rule !== undefined) return `${text} in ${rule}`;
-      const info = infoOf(path);
-      const flags = values.map((value) => flagsFor(info, value));
+      const info = formatOption(path);
+      const flags = values.map((value) => memberFlags(info, value));
       if (flags.every((one) => one !== undefined)) return flags.join(' or ');
       const switches = values.map((value) =>
         info?.flags.find((flag) => flag.value === undefined && (flag.means ?? true) === value),
@@ -98,7 +100,7 @@ export function commandWordsFor(given: Words, rules: readonly string[] = []): Op
     given: (value) => (value === undefined ? 'nothing' : show(value)),
     isSwitch: (path) => {
       const name = flagOf(path)?.slice(2);
-      return infoOf(path)?.flags.some((flag) => flag.name === name && flag.value === undefined) ?? false;
+      return formatOption(path)?.flags.some((flag) => flag.name === name && flag.value === undefined) ?? false;
     },
   };
 }

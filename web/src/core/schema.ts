@@ -97,7 +97,7 @@ export function toggle(...flags: readonly Flag[]): OptionInfo<boolean> {
 }
 
 /** A condition on a number. */
-type NumberForm = Expected & { readonly kind: 'number' };
+export type NumberForm = Expected & { readonly kind: 'number' };
 
 /** True for a number that meets a condition. */
 function meets(value: number, { whole, min, max, above, multipleOf }: NumberForm): boolean {
@@ -115,8 +115,9 @@ export function checkNumberIn(value: unknown, name: string, form: NumberForm): v
 /** Parses the text of a flag. @throws RangeError naming the flag */
 export function numberIn(text: unknown, flag: string, form: NumberForm): number {
   const pattern = form.whole ? /^\d{1,15}$/ : /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i;
-  if (typeof text === 'string' && pattern.test(text)) return Number(text);
-  throw rangeError(`--${flag}`, form, text);
+  if (typeof text !== 'string' || !pattern.test(text)) throw rangeError(`--${flag}`, form, text);
+  if (!meets(Number(text), form)) throw rangeError(`--${flag}`, form, Number(text));
+  return Number(text);
 }
 
 /** An option that is a number. */

@@ -1,0 +1,309 @@
+/** From a command line to the results that it asks for: of `quantize`, `plan`, `split` and `merge`. */
+import {
+  inspectModel,
+  type ModelPlan,
+  modelFormats,
+  type Note,
+  type PlanModelOptions,
+  type PlanOptions,
+  planModel,
+  presetTarget,
+  type QuantizeModelOptions,
+  type Rule,
+} from '../model.js';
+import {
+  aFile,
+  checkFits,
+  didYouMean,
+  type FormatInfo,
+  formats,
+  noteText,
+  ofType,
+  oneOf,
+  onlyWith,
+  urlOfText,
+  withOptions,
+  without,
+} from '../tooling.js';
+import { convertingFlags, outputRunFlags, quantizeFlags } from './flags.js';
+import {
+  acceptsTarget,
+  choiceFlags,
+  formatChoices,
+  formatFlags,
+  readFlags,
+  type SidecarOption,
+  sidecarFlags,
+  sidecarOptions,
+  usualTables,
+  withTexts,
+} from './format-flags.js';
+import { type Input, withInputs } from './input.js';
+import { checkName, folderFor, isFolderPath, outputOf, pathsOf, resolvedOutput, standardOutput } from './output.js';
+import { checkFilesApart, type WrittenFile } from './overlap.js';
+import { filesOf, type Line, makeCommand, spelledTarget } from './parse.js';
+import { about, printJson, UsageError } from './process.js';
+import { journalPath } from './resume.js';
+import { type SidecarPlace, sidecarPath, sidecarPlace } from './sidecars.js';
+import { checkSizes, isSized, planIn, rulesOf, ruleTexts, sizeLabel, sizeOptionsOf } from './sizes.js';
+import { printable } from './text.js';
+import { asUsage, commandWordsFor, wrongFlag } from './wording.js';
+
+/** A command line of `quantize`, with flags of formats. */
+export type QuantizeLine = Line<typeof quantizeFlags>;
+
+/** One result that a command line asks for. */
+export interface ResultRequest {
+  readonly input: Input;
+  /** Value of -o, if given. */
+  readonly asked: string | undefined;
+  readonly plan: PlanOptions;
+  /** The plan of --plan. The model has to fit it. */
+  readonly saved?: ModelPlan;
+  readonly sidecars: readonly SidecarOption[];
+}
+
+/** Makes a command that takes the flags of `quantize`. */
+export const makeQuantizeCommand = (carryOut: (line: QuantizeLine) => Promise<number>) =>
+  makeCommand(() => ({ ...formatFlags(), ...quantizeFlags }) as typeof quantizeFlags, carryOut);
+
+/** The command for arguments in the order of llama-quantize: `in.gguf [out.gguf] Q4_K_M`. Undefined for others. */
+function commandForTypeLast(positionals: readonly string[]): string | undefined {
+  const last = positionals.at(-1)?.toLowerCase();
+  const names = modelFormats().flatMap(({ targets }) => targets.map(({ name }) => name));
+  const type = names.find((name) => name.toLowerCase() === last);
+  if (type === undefined || positionals.length < 2 || positionals.length > 3) return undefined;
+  const word = (text: string) => (/^[\w./:@%+,=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+  const [file = '', output] = positionals;
+  const target = positionals.length === 3 ? ` -o ${word(output as string)}` : '';
+  return `scalepoint quantize ${word(file)} --to ${type}${target}`;
+}
+
+/** The models of a command line. @throws UsageError */
+function modelsIn({ values, words, positionals }: QuantizeLine, command: string): readonly string[] {
+  // Files of one model are given as one.
+  const stems = new Set(positionals.map((file) => file.replace(/-\d{5,}-of-\d{5,}(?=\.\w+$)/, '')));
+  const takesSeveral = command === 'quantize' || command === 'plan';
+  if (!takesSeveral || positionals.length < 2 || stems.size < positionals.length)
+    return filesOf(positionals, ['FILE'], command);
+  if (positionals.includes('')) throw new UsageError(`${command} needs names of files, got ""`);
+  const single = ['save-plan', 'save-rules', ...Object.keys(sidecarFlags())].find((flag) => words[flag] !== undefined);
+  const flag = single ?? (values.output === standardOutput ? `output ${standardOutput}` : undefined);
+  if (flag !== undefined) throw new UsageError(`--${flag} goes with one FILE, got ${positionals.length}`);
+  return positionals;
+}
+
+/** Checks the parts of a command line that do not depend on the files. Returns the models. @throws UsageError */
+export function checkLine(line: QuantizeLine, command: string): readonly string[] {
+  const { values, words, positionals } = line;
+  const meant = commandForTypeLast(positionals);
+  if (meant !== undefined) throw new UsageError(`the type and the result are flags here; write: ${meant}`);
+  const files = modelsIn(line, command);
+  const { to, preset, output } = values;
+  const given = (...names: readonly string[]) => names.find((name) => words[name] !== undefined);
+  const exclude = (flag: string, ...others: readonly string[]) => {
+    const other = given(...others);
+    if (other !== undefined) throw wrongFlag(flag, without(`--${other}`));
+  };
+  if (preset !== undefined) exclude('preset', 'to');
+  checkSizes(values, to?.split(',').length ?? 1);
+  if (values.resume === true) {
+    exclude('resume', 'part', 'min-sqnr', 'min-output');
+    if (output === standardOutput) throw wrongFlag('resume', without('output', output));
+    if (files.some((file) => file === '-' || urlOfText(file)?.url !== undefined))
+      throw wrongFlag('resume', { kind: 'onlyFor', files: 'models in files' });
+  }
+  const ofRuns = given(...outputRunFlags);
+  if (values['min-output'] === undefined && ofRuns !== undefined) throw wrongFlag(ofRuns, onlyWith('--min-output'));
+  // The types are not known before the runs, so that no size can be held and no plan be made.
+  if (values['min-output'] !== undefined) exclude('min-output', 'target-size', 'target-bpw', 'save-plan');
+  if (values.plan !== undefined) {
+    // Flags about the quality of a result, about adapters and about files to read go with a plan.
+    const beside: readonly string[] = ['min-sqnr', 'min-output', ...outputRunFlags, 'plan', 'save-plan', 'lora'];
+    const others = [...convertingFlags, ...Object.keys(choiceFlags())];
+    const other = given(...others.filter((name) => !beside.includes(name) && !readFlags().includes(name)));
+    if (other !== undefined) throw wrongFlag(other, without('--plan'));
+  } else if (to === undefined && preset === undefined && !isSized(values)) {
+    const some = usualTables().map(({ formats: [first] }) => first?.targets[0]?.name);
+    throw new UsageError(
+      `${command} needs --to ${some.join(', ')} or another type, or --preset; --help-all lists them`,
+    );
+  }
+  return files;
+}
+
+/** The targets of --to or --preset for a model. @throws UsageError for an unknown type */
+async function targetsFor({ to, preset }: QuantizeLine['values'], { name, file }: Input): Promise<readonly string[]> {
+  const inspected = async () => (await about(name, () => inspectModel(file))).format;
+  if (preset !== undefined) return [presetTarget(await inspected(), preset)];
+  // Only --target-size or --target-bpw is given.
+  if (to === undefined) return ['auto'];
+  const found = new Set<string>();
+  for (const word of to.split(',')) {
+    const target = spelledTarget(word.trim());
+    if (!formats().some((format) => acceptsTarget(format, target))) {
+      const format = await inspected();
+      const { label, targets } = formats().find((known) => known.name === format) as FormatInfo;
+      const names = targets.map((known) => known.name);
+      const hint = didYouMean(word.trim(), names);
+      // List all types only if there is no similar name.
+      throw wrongFlag('to', hint.names.length > 0 ? ofType('type') : oneOf(names, aFile(label)), word.trim(), hint);
+    }
+    found.add(target);
+  }
+  return [...found];
+}
+
+/** Reads the command line: a request for each model and type. @throws UsageError */
+async function requestsOf(
+  { values, words }: QuantizeLine,
+  inputs: readonly Input[],
+): Promise<readonly ResultRequest[]> {
+  const requests: ResultRequest[] = [];
+  const lora = values.lora && { lora: values.lora };
+  const askedFor = (targets: number) =>
+    targets * inputs.length > 1 ? folderFor(values.output, targets) : resolvedOutput(values.output);
+  for (const input of inputs) {
+    if (values.plan !== undefined) {
+      const saved = await planIn(values.plan);
+      const to = String(saved.options.to);
+      const read = readFlags().flatMap((name) => (words[name] === undefined ? [] : [[name, words[name]] as const]));
+      const plan = { ...saved.options, ...lora, ...formatChoices(Object.fromEntries(read), to) };
+      requests.push({ input, asked: await askedFor(1), plan, saved, sidecars: sidecarOptions(words, to) });
+      continue;
+    }
+    const targets = await targetsFor(values, input);
+    const rules = await rulesOf(values);
+    const texts = await withTexts(words);
+    const asked = await askedFor(targets.length);
+    for (const to of targets) {
+      const sidecars = sidecarOptions(words, to);
+      const choices = { ...lora, ...sizeOptionsOf(values), ...formatChoices(texts, to, targets) };
+      // The model functions check the rest.
+      requests.push({ input, asked, plan: { to, rules, ...choices } as unknown as PlanOptions, sidecars });
+    }
+  }
+  return requests;
+}
+
+/**
+ * Opens the models of a command line, and passes on what is asked for. Prints the documents of `carryOut` as JSON in any case: one document,
+ * or a list of them if several results were asked for.
+ */
+export function withRequests(
+  line: QuantizeLine,
+  files: readonly string[],
+  carryOut: (requests: readonly ResultRequest[], documents: object[], inputs: readonly Input[]) => Promise<void>,
+  signal?: AbortSignal,
+): Promise<number> {
+  return withInputs(
+    files,
+    async (inputs) => {
+      const requests = await requestsOf(line, inputs);
+      const documents: object[] = [];
+      try {
+        await carryOut(requests, documents, inputs);
+      } finally {
+        const [first] = documents;
+        if (first !== undefined) printJson(requests.length > 1 ? documents : first);
+      }
+      return 0;
+    },
+    signal,
+  );
+}
+
+/** A plan with the requested size, if there is one, in place of the target, for the name of the result. */
+export function named(planned: ModelPlan, values: QuantizeLine['values']): ModelPlan {
+  const size = sizeLabel(values);
+  return size === undefined ? planned : { ...planned, to: size as ModelPlan['to'] };
+}
+
+/** Prints remarks on stderr. */
+export function remark(texts: readonly string[]): void {
+  for (const text of texts) process.stderr.write(`scalepoint: ${printable(text)}\n`);
+}
+
+/** Prints notes about the result on stderr. */
+export function remarkNotes(notes: readonly Note[], rules: readonly Rule[] = []): void {
+  const words = commandWordsFor({}, ruleTexts(rules));
+  remark(notes.map((note) => noteText(note, words)));
+}
+
+/** Prints remarks on existing files that lack the entry of a result. */
+export function remarkOnLeft(places: readonly SidecarPlace[]): void {
+  for (const { sidecar, left } of places) {
+    if (left === undefined) continue;
+    remark([`${left} is there already and stays as it is, without the ${sidecar.sidecar.entry}; --force adds it`]);
+  }
+}
+
+/** The files of --save-rules and --save-plan. */
+export function writtenSaves({ values }: Pick<QuantizeLine, 'values'>): WrittenFile[] {
+  return (['save-rules', 'save-plan'] as const).flatMap((flag) => {
+    const path = values[flag];
+    return path === undefined ? [] : [{ flag, path }];
+  });
+}
+
+/** The files that a request writes: those of the result, also of its other parts, those beside it, the rules and the plan. */
+export async function writtenFiles(
+  line: QuantizeLine,
+  { input, sidecars }: ResultRequest,
+  planned: ModelPlan,
+  output: string,
+): Promise<readonly WrittenFile[]> {
+  if (output === standardOutput) return writtenSaves(line);
+  const { options } = planned;
+  // The last part writes the index, so that all names of the whole result count.
+  const isPart = (options as { readonly part?: string }).part !== undefined;
+  const whole = isPart ? await planModel(input.file, { ...options, part: undefined } as PlanModelOptions) : planned;
+  const beside = sidecars.flatMap((one): WrittenFile[] => {
+    const { isWhole, isCompleted } = one.sidecar;
+    const path = (isWhole || isCompleted ? sidecarPath : sidecarPlace)(output, one, whole);
+    return path === undefined ? [] : [{ flag: 'output', path, isSidecar: true, isShared: isCompleted }];
+  });
+  return [
+    ...pathsOf(output, whole).map((path): WrittenFile => ({ flag: 'output', path })),
+    ...beside,
+    ...(line.values.resume === true ? [{ flag: 'output', path: journalPath(output) } as const] : []),
+    ...writtenSaves(line),
+  ];
+}
+
+/** The value of -o if it is the name of a file. */
+function namedOutput(asked: string | undefined): string | undefined {
+  return asked === undefined || asked === standardOutput || isFolderPath(asked) ? undefined : asked;
+}
+
+/** Compares the names that are given, before the measuring for a size, which takes long. @throws UsageError */
+export async function checkSavesApart(line: QuantizeLine, { input, asked }: ResultRequest): Promise<void> {
+  if (writtenSaves(line).length === 0) return;
+  const path = namedOutput(asked);
+  await checkFilesApart([...(path ? [{ flag: 'output', path } as const] : []), ...writtenSaves(line)], input, line);
+}
+
+/** Plans, and checks the output. Errors about options are those of the command line. */
+export async function planRequest(
+  { values, words }: QuantizeLine,
+  { input, asked, plan, saved }: ResultRequest,
+  work: Pick<QuantizeModelOptions, 'signal' | 'onProgress'> = {},
+): Promise<ModelPlan> {
+  const { workers } = values;
+  // Without a type, the name of the output decides about the format.
+  const path = namedOutput(asked);
+  const first = { ...plan, ...work, workers, ...(path && { output: path }) };
+  const planOf = (options: PlanModelOptions) => about(input.name, () => planModel(input.file, options));
+  try {
+    const planned = await planOf(first);
+    if (saved !== undefined) checkFits(saved, planned.tensors);
+    if (asked !== undefined && asked !== standardOutput) checkName(asked, planned);
+    if (planned.files.length < 2 || (asked === undefined && input.fileName === undefined)) return planned;
+    // Plan again with the output: the names of several files are part of their sizes.
+    const output = outputOf(input, asked, named(planned, values));
+    const { files, totals } = await planOf({ ...planned.options, ...work, output });
+    return withOptions({ ...planned, files, totals }, planned.options);
+  } catch (error) {
+    throw asUsage(error, words, ruleTexts(plan.rules ?? []));
+  }
+}
