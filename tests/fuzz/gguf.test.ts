@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { ScalepointError } from '../../web/src/core/errors.js';
 import { openSource } from '../../web/src/formats/files/open.js';
+import { ggmlBytes, ggmlType } from '../../web/src/formats/gguf/contents.js';
 import { type GgufHeader, readGguf } from '../../web/src/formats/gguf/header.js';
 import { layoutGguf } from '../../web/src/formats/gguf/layout.js';
 import { ggufTargets } from '../../web/src/formats/gguf/targets.js';
-import { ggmlBytes, ggmlType } from '../../web/src/formats/gguf/types.js';
 import { planGguf } from '../web/support/plans.js';
 import { everyPair, ggufFile, tinyLlama } from '../web/support/tiny-llama.js';
 import { type Damage, mutate } from './mutate.js';

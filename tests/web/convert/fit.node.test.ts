@@ -1,6 +1,6 @@
 // Results of a given size: what the table says is what results are, and what is chosen is the best of it.
 import { describe, expect, it } from 'vitest';
-import { mixtures } from '../../../web/src/formats/gguf/fitted-types.js';
+import { mixtures } from '../../../web/src/formats/gguf/gguf.js';
 import {
   fitTypes,
   inspectModel,

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { MomentsLayout, type SharedInputs } from '../../../web/src/evaluate/moments-file.js';
-import { importanceFile } from '../../../web/src/formats/gguf/importance-file.js';
+import { importanceFile } from '../../../web/src/formats/gguf/importance-matrix.js';
 import {
   calibrateModel,
   evaluateModel,

@@ -12,7 +12,7 @@ import { quoted } from '../formats/files/bytes.js';
 import { badTensor } from '../formats/files/errors.js';
 import type { CodedRows, ElementView, LogicalTensor } from '../formats/format.js';
 import { defaultAlignment, type GgufTensor } from '../formats/gguf/contents.js';
-import { metadataOf, pairOf } from '../formats/gguf/pairs.js';
+import { ggufMetadata, pairOf } from '../formats/gguf/pairs.js';
 import type { GgufView } from '../formats/gguf/plan.js';
 import { blockedView } from './blocked-view.js';
 import { gathered, plainType } from './gathered.js';
@@ -197,6 +197,6 @@ export function carryOutAll(weights: readonly SourceWeight[], { keys, tensors: r
     const plain = plainType({ name: from, dtype, byteOffset });
     return { name, shape, dtype: float32 ? 'F32' : plain, bytes, byteOffset };
   });
-  const view = { tensors: found, metadata: metadataOf(keys), pairs: keys.map(pairOf), alignment: defaultAlignment };
+  const view = { tensors: found, metadata: ggufMetadata(keys), pairs: keys.map(pairOf), alignment: defaultAlignment };
   return { view, sources };
 }

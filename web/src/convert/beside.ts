@@ -5,8 +5,7 @@ import { typeError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
 import type { Waiting } from '../core/waiting.js';
 import { type ByteSource, type FileInput, isMissing, quoted, tooLongError } from '../formats/files/bytes.js';
-import { type InputNotes, openInput } from '../formats/files/open.js';
-import { decodedName } from '../formats/files/url.js';
+import { decodedName, type InputNotes, openInput } from '../formats/files/open.js';
 import type { OpenFile } from '../formats/format.js';
 import { signatures } from '../formats/signatures.js';
 

@@ -1,5 +1,5 @@
 /** Checksums of files of a result, which other files of it hold. */
-import { Md5 } from '../formats/files/md5.js';
+import { Md5 } from '../formats/files/checksums.js';
 import type { ByteSink } from '../formats/files/sinks.js';
 import type { FilePlan } from '../formats/format.js';
 

@@ -1,8 +1,7 @@
 /** Inputs in other forms than `formats/files/open.ts` reads: addresses as texts, folders, and file handles of the browser. */
 import { nodeModule } from '../core/node.js';
 import type { FileInput } from '../formats/files/bytes.js';
-import { fileOfHandle, isHandle, withAddress } from '../formats/files/open.js';
-import { urlFileName } from '../formats/files/url.js';
+import { fileOfHandle, isHandle, urlFileName, withAddress } from '../formats/files/open.js';
 
 /** The URL of a text that begins like one, with the name of its file; undefined for paths. @throws RangeError naming `file` */
 export function urlOfText(text: string): { readonly url: URL; readonly name: string } | undefined {

@@ -4,7 +4,7 @@ import { ScalepointError } from '../core/errors.js';
 import type { Note } from '../core/note.js';
 import { elementsOf } from '../formats/codecs/elements.js';
 import { codecOf, partsOf } from '../formats/codecs/registry.js';
-import { urlFileName } from '../formats/files/url.js';
+import { urlFileName } from '../formats/files/open.js';
 import { type FilePlan, fileName, type PlannedTensor } from '../formats/format.js';
 import type { NonFiniteOptions, PlanChoices } from '../formats/options.js';
 import { formatNamed } from '../formats/registry.js';

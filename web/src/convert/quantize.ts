@@ -3,8 +3,8 @@ import { rangeError } from '../core/errors.js';
 import { mention, ofType } from '../core/option-problem.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
 import type { ByteSource } from '../formats/files/bytes.js';
-import { makeFolder } from '../formats/files/made-folder.js';
 import { openWithin } from '../formats/files/open.js';
+import { makeFolder } from '../formats/files/path-sink.js';
 import {
   type ByteSink,
   isFolder,

@@ -6,7 +6,7 @@
 import { addSums, mismatchesOf, nonFiniteOf, sumCount } from '../core/measure.js';
 import type { Core } from '../core/memory.js';
 import { Arena } from '../formats/codecs/arena.js';
-import { errorsOf, floats as floatsOf, movedRows, observe, withOutputErrors } from '../formats/codecs/calls.js';
+import { elementFloats, errorsOf, movedRows, observeElements, withOutputErrors } from '../formats/codecs/calls.js';
 import type { Bytes, Encoded, Form, Observed, Role, StoredTile, Tile } from '../formats/codecs/codec.js';
 import { codecOf } from '../formats/codecs/registry.js';
 import { FactorCache } from './factor-cache.js';
@@ -277,7 +277,7 @@ export class TileConverter {
     if (task.kind === 'encode') return this.#encode(task, piece, a, addresses[1]);
     if (task.kind === 'range') {
       const { type, source } = elements(this.#core, arena, task.inputs[0].form, a);
-      return { parts: {}, ...observe(this.#core, arena, type, rows, columns, source) };
+      return { parts: {}, ...observeElements(this.#core, arena, type, rows, columns, source) };
     }
     if (task.kind === 'sets') return { parts: {}, ...this.#observe(task, piece, a) };
     const [first, second] = task.inputs;
@@ -313,7 +313,7 @@ export class TileConverter {
     if (problem !== undefined || sums === undefined || nonFiniteOf(sums) === 0) return encoded;
     const { address } = parts.data as Bytes;
     const [type, n] = [codecOf(to).label(to), rows * columns];
-    const at = type === 'F64' ? address : floatsOf(this.#core, this.#arena, type, rows, columns, address);
+    const at = type === 'F64' ? address : elementFloats(this.#core, this.#arena, type, rows, columns, address);
     const { buffer } = this.#core.module.HEAPU8;
     const values = type === 'F64' ? new Float64Array(buffer, at, n) : new Float32Array(buffer, at, n);
     const index = values.findIndex(
@@ -330,7 +330,7 @@ export class TileConverter {
     const [core, arena] = [this.#core, this.#arena];
     const [part] = Object.entries(parts) as [[Role, Bytes]];
     const stored = { rows, columns, parts: { [part[0]]: part[1].address } };
-    const x = floatsOf(core, arena, type, rows, columns, source);
+    const x = elementFloats(core, arena, type, rows, columns, source);
     const y = floats(core, arena, to, stored);
     return { ...encoded, sums: withOutputErrors(core, arena, sums, { x, y, rows, columns, moments }) };
   }

@@ -134,7 +134,7 @@ async function checksumFindings({ files, checksums = [] }: OpenModel, reader: Ch
   for (const [i, stated] of checksums.entries()) {
     const source = files[i];
     if (stated === undefined || source === undefined) continue;
-    const sum = new (await import('../formats/files/md5.js')).Md5();
+    const sum = new (await import('../formats/files/checksums.js')).Md5();
     for await (const chunk of reader.read(source, 0, source.size)) sum.update(chunk);
     const found = sum.hex();
     if (found === stated.toLowerCase()) continue;

@@ -3,7 +3,7 @@
 import type { Opened } from '../convert/open.js';
 import { type Note, noteOf } from '../core/note.js';
 import { uniform } from '../core/uniform.js';
-import { sha256Of } from '../formats/files/sha256.js';
+import { sha256Of } from '../formats/files/checksums.js';
 import { type SavedState, stampFiles } from '../formats/files/state-file.js';
 import { isHeldBack, tooFewToHoldBack } from '../formats/held-back.js';
 import { type MomentsFile, momentsEnd } from '../formats/statistics.js';

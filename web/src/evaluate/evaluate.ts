@@ -9,7 +9,7 @@ import { StatusId, TokenJudgmentRecord } from '../core/door.js';
 import { rangeError, ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus } from '../core/memory.js';
 import { waitingFor } from '../core/waiting.js';
-import { sha256Of } from '../formats/files/sha256.js';
+import { sha256Of } from '../formats/files/checksums.js';
 import { type SavedState, StateFile, stampFiles } from '../formats/files/state-file.js';
 import type { RunOptions } from '../formats/run.js';
 import type { InputWatcher, RunnableLanguage } from './forward.js';

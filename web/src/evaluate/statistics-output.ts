@@ -11,7 +11,7 @@ import {
   openSink,
 } from '../formats/files/sinks.js';
 import { type StateFacts, StateFile } from '../formats/files/state-file.js';
-import { importanceFile } from '../formats/gguf/importance-file.js';
+import { importanceFile } from '../formats/gguf/importance-matrix.js';
 import type { MomentsFile } from '../formats/statistics.js';
 
 /** A file to be written: to a place, or to memory once its size is known. */

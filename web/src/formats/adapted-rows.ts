@@ -1,7 +1,7 @@
 /** Some rows of weights with adapters, as weights of their own. */
 import { elementsOf } from './codecs/elements.js';
 import type { LowRankForm } from './codecs/low-rank.js';
-import { lowRankRoles } from './codecs/low-rank-names.js';
+import { lowRankRoles } from './codecs/low-rank.js';
 import type { LogicalTensor } from './format.js';
 
 /**

@@ -64,14 +64,14 @@ function complement(ranges: readonly number[]): number[] {
   return next > 0xffff ? rest : [...rest, next, 0xffff];
 }
 
-function has({ ranges, isNegated }: CodeSet, code: number): boolean {
+function holdsCode({ ranges, isNegated }: CodeSet, code: number): boolean {
   for (let i = 0; i < ranges.length; i += 2) {
     if (code >= (ranges[i] as number) && code <= (ranges[i + 1] as number)) return !isNegated;
   }
   return isNegated;
 }
 
-const isWord = (code: number) => has({ ranges: word, isNegated: false }, code);
+const isWord = (code: number) => holdsCode({ ranges: word, isNegated: false }, code);
 
 const twice = (code: number) => [code, code];
 
@@ -368,19 +368,6 @@ type Side = 0 | 1 | 2;
 const mostPositions = 2000;
 const mostReaders = 500_000;
 
-/** The longest text that all matches contain, as far as it is easily seen. */
-function textIn(root: Node): string {
-  const nodes = root.kind === 'sequence' ? root.nodes : [];
-  let [text, longest] = ['', ''];
-  for (const node of nodes) {
-    const [first, last] = node.kind === 'code' && !node.set.isNegated ? node.set.ranges : [];
-    const isLetter = node.kind === 'code' && node.set.ranges.length === 2 && first !== undefined && first === last;
-    text = isLetter ? text + String.fromCharCode(first) : '';
-    if (text.length > longest.length) longest = text;
-  }
-  return longest;
-}
-
 /** A regular expression given as text. */
 export class NamePattern {
   readonly source: string;
@@ -411,7 +398,15 @@ export class NamePattern {
     this.work = work;
     try {
       const root = new Reader(source).read();
-      this.#text = textIn(root);
+      // Find the longest text that all matches contain, as far as it is easily seen.
+      let [text, longest] = ['', ''];
+      for (const node of root.kind === 'sequence' ? root.nodes : []) {
+        const [first, last] = node.kind === 'code' && !node.set.isNegated ? node.set.ranges : [];
+        const isLetter = node.kind === 'code' && node.set.ranges.length === 2 && first !== undefined && first === last;
+        text = isLetter ? text + String.fromCharCode(first) : '';
+        if (text.length > longest.length) longest = text;
+      }
+      this.#text = longest;
       this.#automaton = new Automaton(root);
       work.addStates(this.#automaton.sets.length);
     } catch (error) {
@@ -455,7 +450,7 @@ export class NamePattern {
     const seeds = position.readers.filter((state) => {
       const set = sets[state] as CodeSet;
       visits += set.ranges.length >> 1;
-      return has(set, code);
+      return holdsCode(set, code);
     });
     if (!this.work.visit(visits)) throw this.#wrong(tooManyVisits);
     const before = this.#position(seeds, false, right, left);

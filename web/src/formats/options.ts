@@ -67,7 +67,7 @@ export type Rule =
 /** The patterns of rules whose expressions are text. */
 const patterns = new WeakMap<Rule, NamePattern>();
 
-function patternOf(rule: Rule, source: string, path: string, work?: MatchingWork): NamePattern {
+function compiledPattern(rule: Rule, source: string, path: string, work?: MatchingWork): NamePattern {
   const known = patterns.get(rule);
   if (known?.source === source) {
     if (work !== undefined) known.work = work;
@@ -81,7 +81,7 @@ function patternOf(rule: Rule, source: string, path: string, work?: MatchingWork
 /** True if a rule selects a tensor. Flags g and y of a RegExp have no effect. */
 export function isMatch(rule: Rule, name: string): boolean {
   const { match } = rule;
-  return typeof match === 'string' ? patternOf(rule, match, 'match').test(name) : name.search(match) >= 0;
+  return typeof match === 'string' ? compiledPattern(rule, match, 'match').test(name) : name.search(match) >= 0;
 }
 
 /** The rule for a name; undefined if no rule matches. */
@@ -112,7 +112,7 @@ export function checkRules(rules: unknown, check: (rule: Rule, path: string) => 
     const path = `rules[${i}]`;
     checkKeys(rule, ruleNames, path);
     const { match, keep, to } = rule as Record<string, unknown>;
-    if (typeof match === 'string') patternOf(rule as Rule, match, `${path}.match`, work);
+    if (typeof match === 'string') compiledPattern(rule as Rule, match, `${path}.match`, work);
     else if (!(match instanceof RegExp)) throw typeError(`${path}.match`, ofType('string', 'RegExp'), match);
     if (keep === true && to !== undefined) throw rangeError(`${path}.to`, without(`${path}.keep`, true));
     if (keep !== true && to === undefined) throw rangeError(`${path}.to`, { kind: 'required' });

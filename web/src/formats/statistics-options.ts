@@ -6,7 +6,7 @@ import type { OptionFile } from './files/bytes.js';
 import { isFileInput, isHandle } from './files/open.js';
 import type { ColumnOrder } from './format.js';
 import { notInCopies, type PlanChoices } from './options.js';
-import { hasImportance, hasMoments, type StatisticsOfModel } from './statistics.js';
+import { hasImportance, hasStatisticsFile, type StatisticsOfModel } from './statistics.js';
 
 /** An option that is a file, or a result of `calibrateModel`. */
 export function statisticsFile(
@@ -74,7 +74,7 @@ export const feedbackEntries = {
   moments: amended(
     statisticsFile(
       { name: 'moments', about: 'the moments of `calibrate --moments`, for --method gptq' },
-      hasMoments,
+      (value) => hasStatisticsFile('moments', value),
       'result of calibrateModel with moments',
     ),
     withGptq,

@@ -41,27 +41,23 @@ export interface StatisticsOfModel {
 export const hasImportance = (given: unknown): given is StatisticsOfModel & Pick<MomentsFile, 'path' | 'blob'> =>
   typeof given === 'object' && given !== null && 'chunks' in given && 'blob' in given;
 
-/** The file of importance that the option `importance` means. */
-export async function importanceFileOf(given: OptionFile | StatisticsOfModel): Promise<OptionFile> {
-  return hasImportance(given) ? (given.path ?? (await given.blob())) : (given as OptionFile);
+/** True for statistics with a file of second moments, or of ranges of activations. */
+export function hasStatisticsFile<Kind extends 'moments' | 'ranges'>(
+  kind: Kind,
+  given: unknown,
+): given is Readonly<Record<Kind, MomentsFile>> {
+  return typeof given === 'object' && given !== null && typeof (given as StatisticsOfModel)[kind]?.blob === 'function';
 }
 
-/** True for statistics with moments. */
-export const hasMoments = (data: unknown): data is { readonly moments: MomentsFile } =>
-  typeof data === 'object' && data !== null && typeof (data as Partial<StatisticsOfModel>).moments?.blob === 'function';
-
-/** The file of moments that the option `moments` means. */
-export async function momentsFileOf(moments: OptionFile | StatisticsOfModel): Promise<OptionFile> {
-  return hasMoments(moments) ? (moments.moments.path ?? (await moments.moments.blob())) : (moments as OptionFile);
-}
-
-/** True for statistics with ranges of activations. */
-export const hasRanges = (data: unknown): data is { readonly ranges: MomentsFile } =>
-  typeof data === 'object' && data !== null && typeof (data as Partial<StatisticsOfModel>).ranges?.blob === 'function';
-
-/** The file of ranges that the option `ranges` means. */
-export async function rangesFileOf(data: OptionFile | StatisticsOfModel): Promise<OptionFile> {
-  return hasRanges(data) ? (data.ranges.path ?? (await data.ranges.blob())) : (data as OptionFile);
+/** The file that an option about statistics means. */
+export async function statisticsFileOf(
+  kind: 'importance' | 'moments' | 'ranges',
+  given: OptionFile | StatisticsOfModel,
+): Promise<OptionFile> {
+  let made: Pick<MomentsFile, 'path' | 'blob'> | undefined;
+  if (kind === 'importance') made = hasImportance(given) ? given : undefined;
+  else if (hasStatisticsFile(kind, given)) made = given[kind];
+  return made === undefined ? (given as OptionFile) : (made.path ?? (await made.blob()));
 }
 
 /** The least and the largest element of activations, by the names of values. */

@@ -1,4 +1,5 @@
 /** Reads arrays whose elements lie at strides, such as column-major ones, as if they were row-major, in bounded memory. */
+import { elementsOf } from './codecs/elements.js';
 import { allocate, type ByteSource } from './files/bytes.js';
 
 /** Bytes that are rearranged at a time. Each such band of an array may require reading all of its bytes. */
@@ -26,12 +27,12 @@ interface Window {
 
 /** Elements between two indices of each axis of a column-major array. */
 export function columnMajorStrides(shape: readonly number[]): number[] {
-  return shape.map((_, axis) => shape.slice(0, axis).reduce((product, dimension) => product * dimension, 1));
+  return shape.map((_, axis) => elementsOf(shape.slice(0, axis)));
 }
 
 /** Strides of a row-major array, in elements. */
 export function rowMajorStrides(shape: readonly number[]): number[] {
-  return shape.map((_, axis) => shape.slice(axis + 1).reduce((product, dimension) => product * dimension, 1));
+  return shape.map((_, axis) => elementsOf(shape.slice(axis + 1)));
 }
 
 /** Reads an array whose first element lies at an offset of a file. */
@@ -73,7 +74,7 @@ export class StridedReader {
     const last = this.#shape.reduce((sum, dimension, i) => sum + (dimension - 1) * (this.#strides[i] as number), 0);
     this.#span = (last + 1) * elementBytes;
     let axis = 0;
-    let inner = this.#shape.slice(1).reduce((product, dimension) => product * dimension, 1);
+    let inner = elementsOf(this.#shape.slice(1));
     while (inner * elementBytes > most) {
       axis++;
       inner /= this.#shape[axis] as number;
@@ -150,9 +151,9 @@ export class StridedReader {
     const ahead = gap <= smallGap ? windowBytes : Math.min(span, windowBytes);
     // Elements of eight bytes are two words.
     const unit = Math.min(size, 4);
-    const to = wordsOf(target, unit);
+    const to = wordsIn(target, unit);
     let window: Window = { begin: 0, bytes: new Uint8Array(0) };
-    let words = wordsOf(window.bytes, unit);
+    let words = wordsIn(window.bytes, unit);
     const [step, row] = [fastest.from / unit, fastest.to / unit];
     const index = others.map(() => 0);
     let [lineFrom, lineTo] = [origin, 0];
@@ -161,7 +162,7 @@ export class StridedReader {
         const at = lineFrom + i * fastest.from;
         if (at < window.begin || at + size > window.begin + window.bytes.length) {
           window = await this.#window(at, ahead, window);
-          words = wordsOf(window.bytes, unit);
+          words = wordsIn(window.bytes, unit);
         }
         // Elements left in the window.
         const bytesLeft = window.begin + window.bytes.length - at - size;
@@ -202,7 +203,7 @@ export class StridedReader {
 }
 
 /** Bytes that begin where their buffer does, as words of 1, 2 or 4 bytes. */
-function wordsOf(bytes: Uint8Array<ArrayBuffer>, unit: number): Uint8Array | Uint16Array | Uint32Array {
+function wordsIn(bytes: Uint8Array<ArrayBuffer>, unit: number): Uint8Array | Uint16Array | Uint32Array {
   const length = Math.floor(bytes.length / unit);
   if (unit === 4) return new Uint32Array(bytes.buffer, 0, length);
   return unit === 2 ? new Uint16Array(bytes.buffer, 0, length) : bytes;

@@ -42,7 +42,7 @@ const floatForms = new Map(
 const blockForms = new Map<string, GgmlForm>();
 
 /** The form of a tensor that is one array of elements. */
-function formOf({ dtype, bytes }: SourceTensor): CastForm | GgmlForm | CopyForm {
+function plainForm({ dtype, bytes }: SourceTensor): CastForm | GgmlForm | CopyForm {
   const float = floatForms.get(dtype);
   if (float !== undefined) return float;
   if (isBlockType(dtype)) {
@@ -62,7 +62,7 @@ export function partName(name: string, { suffix, replaces }: Pick<Part, 'suffix'
 /** A stored tensor as a logical one. */
 export function plainTensor(tensor: SourceTensor): LogicalTensor {
   const { name, shape, dtype } = tensor;
-  return { name, shape, type: dtype, form: formOf(tensor), parts: [{ role: 'data', tensor }] };
+  return { name, shape, type: dtype, form: plainForm(tensor), parts: [{ role: 'data', tensor }] };
 }
 
 /** A tensor that is converted. Its parts are named after it. */

@@ -24,13 +24,8 @@ export interface MeasuredWeight {
 /** Default of `damping`. */
 const usualDamping = 0.01;
 
-function fail(weight: MeasuredWeight, what: string, count: number, expected: number): never {
-  const message = `${quoted(weight.name)}: the ${what} ${count} numbers for it instead of ${expected}`;
-  throw new ScalepointError('BAD_FILE', `${message}: it is that of another model`, { tensor: weight.name });
-}
-
 /** The entry of a weight, under the first of its names that there is. */
-function entryOf<T>(entries: ReadonlyMap<string, T> | undefined, { name, names = [] }: MeasuredWeight) {
+function statedEntry<T>(entries: ReadonlyMap<string, T> | undefined, { name, names = [] }: MeasuredWeight) {
   for (const known of [{ name, matrix: undefined }, ...names]) {
     const entry = entries?.get(known.name);
     if (entry !== undefined) return { ...known, entry };
@@ -39,7 +34,7 @@ function entryOf<T>(entries: ReadonlyMap<string, T> | undefined, { name, names =
 }
 
 /** The importance of one of an entry's matrices. */
-function matrixOf({ matrix, entry }: { matrix?: WeightName['matrix']; entry: ImportanceEntry }) {
+function statedImportance({ matrix, entry }: { matrix?: WeightName['matrix']; entry: ImportanceEntry }) {
   if (matrix === undefined) return entry.values;
   const [index, of] = matrix;
   const columns = entry.values.length / of;
@@ -50,23 +45,6 @@ function matrixOf({ matrix, entry }: { matrix?: WeightName['matrix']; entry: Imp
 const unseenShare = 0.01;
 
 const isUnseen = (value: number) => value === 0;
-
-/**
- * The importance with a floor for columns that no input reached when it was collected. With 0, blocks of such columns would become zeros,
- * which texts of other kinds would meet. A matrix of zeros alone weighs its columns alike.
- */
-function withFloor(values: Float32Array<ArrayBuffer>, matrices: number): Float32Array<ArrayBuffer> {
-  const result = values.slice();
-  const columns = values.length / matrices;
-  for (let first = 0; first < values.length; first += columns) {
-    const matrix = result.subarray(first, first + columns);
-    const sum = matrix.reduce((all, value) => all + value, 0);
-    const seen = columns - matrix.filter(isUnseen).length;
-    const floor = seen === 0 ? 1 : (sum / seen) * unseenShare;
-    for (const [i, value] of matrix.entries()) if (isUnseen(value)) matrix[i] = floor;
-  }
-  return result;
-}
 
 /** Options that decide about statistics. */
 interface StatisticsUse extends Pick<StatisticsOptions, 'method' | 'damping' | 'order'> {
@@ -92,8 +70,8 @@ export class WeightStatistics {
 
   /** Importance of the columns of a weight whose result does not depend on it; undefined without a fitting entry. */
   seen(weight: MeasuredWeight): Float32Array<ArrayBuffer> | undefined {
-    const found = entryOf(this.#statistics.importance?.entries, weight);
-    const values = found && matrixOf(found);
+    const found = statedEntry(this.#statistics.importance?.entries, weight);
+    const values = found && statedImportance(found);
     return values?.length === weight.columns * (weight.matrices ?? 1) ? values : undefined;
   }
 
@@ -104,26 +82,42 @@ export class WeightStatistics {
   importanceOf(weight: MeasuredWeight): Float32Array<ArrayBuffer> | undefined {
     const { importance } = this.#statistics;
     if (importance === undefined) return undefined;
-    const found = entryOf(importance.entries, weight);
+    const found = statedEntry(importance.entries, weight);
     const size = weight.columns * (weight.matrices ?? 1);
     if (found !== undefined) this.#used.add(found.name);
-    const values = found && matrixOf(found);
+    const values = found && statedImportance(found);
     if (found === undefined || values === undefined || (values.length !== size && weight.isTable)) {
       this.#without.push(weight.name);
       return undefined;
     }
-    if (values.length !== size) fail(weight, 'importance matrix has', values.length, size);
+    if (values.length !== size) {
+      const message = `the importance matrix has ${values.length} numbers for it instead of ${size}`;
+      throw new ScalepointError('BAD_FILE', `${quoted(weight.name)}: ${message}: it is that of another model`, {
+        tensor: weight.name,
+      });
+    }
     if (found.entry.isPartial) this.#partial.push(weight.name);
     const unseen = values.filter(isUnseen).length;
     if (unseen === 0) return values;
     this.#unseen.push(weight.name);
     this.#unseenColumns += unseen;
-    return this.#choices.unseenColumns === 'zero' ? values : withFloor(values, weight.matrices ?? 1);
+    if (this.#choices.unseenColumns === 'zero') return values;
+    // Give columns that no input reached when it was collected a floor. With 0, blocks of such columns would become zeros, which texts of
+    // other kinds would meet. A matrix of zeros alone weighs its columns alike.
+    const result = values.slice();
+    for (let first = 0; first < values.length; first += weight.columns) {
+      const matrix = result.subarray(first, first + weight.columns);
+      const sum = matrix.reduce((all, value) => all + value, 0);
+      const seen = weight.columns - matrix.filter(isUnseen).length;
+      const floor = seen === 0 ? 1 : (sum / seen) * unseenShare;
+      for (const [i, value] of matrix.entries()) if (isUnseen(value)) matrix[i] = floor;
+    }
+    return result;
   }
 
   /** The moments of the inputs of a weight, in the file of moments; undefined without. */
   momentsOf(weight: MeasuredWeight): WeightMoments | undefined {
-    const found = entryOf(this.#statistics.moments?.weights, weight);
+    const found = statedEntry(this.#statistics.moments?.weights, weight);
     const fits = found?.entry.columns === weight.columns && found.matrix === undefined && (weight.matrices ?? 1) === 1;
     return fits ? found.entry : undefined;
   }
@@ -150,15 +144,15 @@ export class WeightStatistics {
       this.#choices.unseenColumns === 'zero' ? 'may become zeros' : `weigh ${unseenShare} of the mean of their matrix`;
     const unused = [...(importance?.entries.keys() ?? [])].filter((name) => !this.#used.has(name));
     return [
-      ...noteOn('noImportance', 'quantized without importance: no entry in the matrix for', this.#without),
-      ...noteOn(
+      ...mismatchNote('noImportance', 'quantized without importance: no entry in the matrix for', this.#without),
+      ...mismatchNote(
         'partialImportance',
         'some experts were never active when the matrix was made, so all columns of those experts were weighted equally:',
         this.#partial,
       ),
-      ...noteOn('unseenColumns', `${unseen} ${effect}:`, this.#unseen, { columns }),
-      ...noteOn('unusedImportance', 'in the importance matrix but not quantized by it:', unused),
-      ...noteOn(
+      ...mismatchNote('unseenColumns', `${unseen} ${effect}:`, this.#unseen, { columns }),
+      ...mismatchNote('unusedImportance', 'in the importance matrix but not quantized by it:', unused),
+      ...mismatchNote(
         'noFeedback',
         'rounded to the nearest, because the data lacks their moments or their type lacks GPTQ:',
         this.#plain,
@@ -167,6 +161,6 @@ export class WeightStatistics {
   }
 }
 
-function noteOn(kind: string, what: string, tensors: readonly string[], data: object = {}): Note[] {
+function mismatchNote(kind: string, what: string, tensors: readonly string[], data: object = {}): Note[] {
   return tensors.length === 0 ? [] : [noteOf(kind, { tensors, ...data }, `${what} ${quotedNames(tensors)}`)];
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { compileCore, instantiateCore } from '../../../../web/src/core/load.js';
 import { Arena } from '../../../../web/src/formats/codecs/arena.js';
-import { floats } from '../../../../web/src/formats/codecs/calls.js';
+import { elementFloats } from '../../../../web/src/formats/codecs/calls.js';
 
 async function made() {
   const core = await instantiateCore('core', await compileCore('core'));
@@ -57,10 +57,10 @@ describe('an arena', () => {
       for (let at = allocate(bytes); at !== 0; at = allocate(bytes)) taken.push(at);
     }
     const full = { code: 'OUT_OF_MEMORY', message: 'wasm memory has no room for the results of a tile' };
-    expect(() => floats(core, arena, 'F16', 1024, 1024, source)).toThrow(expect.objectContaining(full));
+    expect(() => elementFloats(core, arena, 'F16', 1024, 1024, source)).toThrow(expect.objectContaining(full));
     for (const at of taken) module.release(at);
     arena.rewind();
-    const x = floats(core, arena, 'F16', 1, 3, source);
+    const x = elementFloats(core, arena, 'F16', 1, 3, source);
     expect([...module.HEAPF32.subarray(x / 4, x / 4 + 3)]).toEqual([1, 2, -3]);
   });
 });

@@ -1,7 +1,7 @@
 // MD5 beside node's.
 import { createHash } from 'node:crypto';
 import { expect, it } from 'vitest';
-import { Md5 } from '../../../../web/src/formats/files/md5.js';
+import { Md5 } from '../../../../web/src/formats/files/checksums.js';
 import { xorshift } from '../../support/xorshift.js';
 
 const ofNode = (bytes: Uint8Array) => createHash('md5').update(bytes).digest('hex');

@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { load } from 'scalepoint';
 import { describe, expect, it } from 'vitest';
 import { openSource } from '../../../../web/src/formats/files/open.js';
+import { ggmlType } from '../../../../web/src/formats/gguf/contents.js';
 import { readGguf } from '../../../../web/src/formats/gguf/header.js';
 import type { GgufTarget } from '../../../../web/src/formats/gguf/targets.js';
-import { ggmlType } from '../../../../web/src/formats/gguf/types.js';
 import { planModel, type QuantizeModelOptions, quantizeModel, readFloats } from '../../../../web/src/model.js';
 import {
   type Activations,

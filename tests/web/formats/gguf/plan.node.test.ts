@@ -7,9 +7,9 @@ import { gguf } from '@huggingface/gguf';
 import { describe, expect, it } from 'vitest';
 import type { ByteSource } from '../../../../web/src/formats/files/bytes.js';
 import { openSource } from '../../../../web/src/formats/files/open.js';
+import { ggmlType, ggmlTypes } from '../../../../web/src/formats/gguf/contents.js';
 import { type GgufHeader, readGguf } from '../../../../web/src/formats/gguf/header.js';
 import type { GgufTarget } from '../../../../web/src/formats/gguf/targets.js';
-import { ggmlType, ggmlTypes } from '../../../../web/src/formats/gguf/types.js';
 import {
   fileTypes,
   llamaQuantize,

@@ -1,7 +1,7 @@
 // Pickles and archives that are made to execute code, to deceive scanners, or to fill the memory. Each is an error that names the place.
 import { inspectModel, readFloats, ScalepointError } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
-import { mostPickleBytes, PickleReader } from '../../../../web/src/formats/pytorch/pickle.js';
+import { mostPickleBytes, pickleIn } from '../../../../web/src/formats/pytorch/pickle.js';
 import { expectProportional } from '../../support/growth.js';
 import { zip } from '../../support/npz.js';
 import {
@@ -271,7 +271,7 @@ describe('a pickle of many opcodes', () => {
     const many = pickle(dict(Object.fromEntries(Array.from({ length: 10_000 }, (_, i) => [`k${i}`, 1]))));
     const { raw: bytes } = raw(many.subarray(0, -1), 0x94, repeated(opcodes, count)) as { raw: Uint8Array };
     expect(bytes.length).toBeLessThan(mostPickleBytes);
-    expect(() => new PickleReader(bytes, 0).read()).toThrow(/its values take more than 536870912 bytes of memory/);
+    expect(() => pickleIn(bytes, 0)).toThrow(/its values take more than 536870912 bytes of memory/);
   });
 });
 

@@ -2,8 +2,9 @@
  * Types chosen by the patched llama-quantize of ComfyUI-GGUF. All blocks of a model count alike.
  * Reference: github.com/city96/ComfyUI-GGUF, tools/lcpp.patch at 795e451 (a patch of llama.cpp b3962).
  */
+
+import { ggmlType } from '../../formats/gguf/contents.js';
 import { type FileType, fileTypes, type TargetType } from '../../formats/gguf/targets.js';
-import { ggmlType } from '../../formats/gguf/types.js';
 
 type Class = 'value' | 'query, key and value' | 'down';
 

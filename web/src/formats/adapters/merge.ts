@@ -6,7 +6,7 @@ import { type CastType, castTypeOf } from '../codecs/cast.js';
 import { type Form, tileElements } from '../codecs/codec.js';
 import { elementsOf } from '../codecs/elements.js';
 import type { LowRankForm, LowRankPair } from '../codecs/low-rank.js';
-import { isLowRankType, type LowRankType, lowRankRoles } from '../codecs/low-rank-names.js';
+import { isLowRankType, type LowRankType, lowRankRoles } from '../codecs/low-rank.js';
 import { quoted, quotedNames } from '../files/bytes.js';
 import type { CodedFloats, LogicalTensor, SourceTensor } from '../format.js';
 import { joinedAgain, type LayerPlace, layerPlaces, storedRows, takenApart } from '../safetensors/diffusers.js';

@@ -27,12 +27,19 @@ export class Arena {
    * @throws ScalepointError `OUT_OF_MEMORY`
    */
   start(bytes: number): number {
-    return checked(this.#core.models.startInArena(this.address, bytes), bytes);
+    return this.#checked(this.#core.models.startInArena(this.address, bytes), bytes);
   }
 
   /** The address of the next piece, a multiple of 16; 0 for a piece of 0 bytes. @throws ScalepointError `OUT_OF_MEMORY` */
   take(bytes: number): number {
-    return checked(this.#core.models.takeFromArena(this.address, bytes), bytes);
+    return this.#checked(this.#core.models.takeFromArena(this.address, bytes), bytes);
+  }
+
+  /** Copies floats into the next piece. Returns its address. @throws ScalepointError `OUT_OF_MEMORY` */
+  place(values: Float32Array): number {
+    const at = this.take(4 * values.length);
+    this.#core.module.HEAPF32.set(values, at / 4);
+    return at;
   }
 
   /**
@@ -43,14 +50,13 @@ export class Arena {
     this.#core.models.rewindArena(this.address);
   }
 
+  #checked(address: number, bytes: number): number {
+    if (address === 0 && bytes > 0) throw outOfMemory(`${bytes} more bytes`);
+    return address;
+  }
+
   /** Returns the memory. The arena can be used further. */
   release(): void {
     this.#core.models.releaseArena(this.address);
   }
-}
-
-/** The address of a piece. @throws ScalepointError `OUT_OF_MEMORY` */
-function checked(address: number, bytes: number): number {
-  if (address === 0 && bytes > 0) throw outOfMemory(`${bytes} more bytes`);
-  return address;
 }

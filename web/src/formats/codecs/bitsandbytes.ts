@@ -3,12 +3,11 @@
  * of their own; and int8 codes with a scale for each row.
  * Reference: github.com/bitsandbytes-foundation/bitsandbytes at 95f9af30. The arithmetic is in cpp/codecs/bitsandbytes.cpp.
  */
-
-import { BitsAndBytesRecord, ElementTypeId, PublishedCodebookId, StoredRecord } from '../../core/door.js';
-import { decodeTile, storedRecord } from './calls.js';
+import { BitsAndBytesRecord, ElementTypeId, PublishedCodebookId } from '../../core/door.js';
+import { codecInCore } from './calls.js';
 import type { CastType } from './cast.js';
-import { type BitCheck, floatsFinite } from './checks.js';
-import type { Codec, Form, Part, Rectangle, Role } from './codec.js';
+import { floatsFinite } from './checks.js';
+import type { Codec, Form, Role } from './codec.js';
 import { byteRuns, elementsOf, greatestCommonDivisor } from './elements.js';
 
 export interface BitsAndBytesForm extends Form {
@@ -27,7 +26,7 @@ export interface BitsAndBytesForm extends Form {
 const tableBytes = 4 * 256;
 
 /** Bytes of a part for n elements from the start of a block of scales. */
-function partBytes({ type, blockSize, outerSize }: BitsAndBytesForm, role: Role, n: number): number {
+function blockBytes({ type, blockSize, outerSize }: BitsAndBytesForm, role: Role, n: number): number {
   const blocks = Math.ceil(n / blockSize);
   switch (role) {
     case 'data':
@@ -41,29 +40,15 @@ function partBytes({ type, blockSize, outerSize }: BitsAndBytesForm, role: Role,
   }
 }
 
-function rolesOf({ outerSize }: BitsAndBytesForm): Role[] {
-  return outerSize === 0 ? ['data', 'scale'] : ['data', 'scale', 'outerScale', 'table'];
-}
-
-function runsOf(form: BitsAndBytesForm, role: Role, { row, rows, column, columns, width }: Rectangle) {
-  if (role === 'table') return byteRuns(0, tableBytes, 1, tableBytes);
-  const first = row * width + column;
-  const offset = partBytes(form, role, first);
-  const bytes = partBytes(form, role, first + rows * columns) - offset;
-  return byteRuns(offset, bytes, 1, bytes);
-}
-
-export const bitsAndBytes: Codec<BitsAndBytesForm> = {
+export const bitsAndBytes: Codec<BitsAndBytesForm> = codecInCore(BitsAndBytesRecord, {
   id: 'bitsandbytes',
   label: ({ type }) => (type === 'int8' ? 'I8' : type.toUpperCase()),
 
-  parts(shape, form): Part[] {
-    const n = elementsOf(shape);
-    return rolesOf(form).map((role) => {
-      const bytes = partBytes(form, role, n);
+  parts: (shape, form) =>
+    ['data', 'scale', ...(form.outerSize === 0 ? [] : ['outerScale', 'table'])].map((role) => {
+      const bytes = blockBytes(form, role, elementsOf(shape));
       return { role, suffix: '', dtype: 'U8', shape: [bytes], bytes };
-    });
-  },
+    }),
 
   grid(shape, { type, blockSize, outerSize }) {
     const [rows = 1] = shape;
@@ -74,33 +59,29 @@ export const bitsAndBytes: Codec<BitsAndBytesForm> = {
     return { rows, rowUnit: Math.min(rows, block / greatestCommonDivisor(block, width)), columnUnit: width };
   },
 
-  runs: (_shape, form, role, rectangle) => runsOf(form, role, rectangle),
+  runs(_shape, form, role, { row, rows, column, columns, width }) {
+    if (role === 'table') return byteRuns(0, tableBytes);
+    const first = row * width + column;
+    const offset = blockBytes(form, role, first);
+    return byteRuns(offset, blockBytes(form, role, first + rows * columns) - offset);
+  },
 
   cuts() {
     throw new Error('weights of bitsandbytes are only read');
   },
 
-  decode(core, { rows, columns, parts }, form, arena) {
-    const { type, blockSize, outerSize, offset, to } = form;
-    const rectangle = { row: 0, rows, column: 0, columns, width: columns };
-    const stored = storedRecord(rows, columns, parts, (role) => runsOf(form, role, rectangle).bytes);
-    const record: BitsAndBytesRecord = {
-      int8: type === 'int8',
-      book: type === 'fp4' ? PublishedCodebookId.fp4 : PublishedCodebookId.nf4,
-      blockSize: type === 'int8' ? columns : blockSize,
-      outerSize,
-      offset,
-      to: ElementTypeId[to],
-    };
-    return core.withRecord(BitsAndBytesRecord, record, (codes) =>
-      core.withRecord(StoredRecord, stored, (at) =>
-        decodeTile(core, arena, (...addresses) => core.models.decodeBitsAndBytes(at, codes, ...addresses)),
-      ),
-    );
-  },
-
-  checks: (_shape, { outerSize }, role): readonly BitCheck[] =>
+  checks: (_shape, { outerSize }, role) =>
     role === 'outerScale' || role === 'table' || (role === 'scale' && outerSize === 0)
       ? floatsFinite('F32', 'scale')
       : [],
-};
+
+  record: ({ type, blockSize, outerSize, offset, to }: BitsAndBytesForm, { columns }) => ({
+    int8: type === 'int8',
+    book: type === 'fp4' ? PublishedCodebookId.fp4 : PublishedCodebookId.nf4,
+    blockSize: type === 'int8' ? columns : blockSize,
+    outerSize,
+    offset,
+    to: ElementTypeId[to],
+  }),
+  calls: { decode: 'decodeBitsAndBytes' },
+});

@@ -6,20 +6,23 @@ import {
   EncodedRecord,
   ErrorSumsRecord,
   type Heaps,
+  type ModelsModule,
   MomentsRecord,
   ObservedSetsRecord,
   ObservedTileRecord,
   ProblemKindId,
   type ProblemRecord,
+  type RecordType,
   RoleId,
   StatusId,
+  StoredRecord,
   TileRecord,
 } from '../../core/door.js';
 import { outOfMemory, ScalepointError } from '../../core/errors.js';
 import { addSums, type Sums } from '../../core/measure.js';
 import type { Core } from '../../core/memory.js';
 import type { Arena } from './arena.js';
-import type { Bytes, Encoded, Observed, Problem, Role, Tile, ValueRange } from './codec.js';
+import type { Bytes, Codec, Encoded, Form, Problem, Role, StoredTile, Tile, ValueRange } from './codec.js';
 import { bytesOfElements, type ElementChange } from './elements.js';
 
 /** A call, with the addresses of the arena of the core and of its result. */
@@ -58,73 +61,55 @@ function inArena<R>(
   }
 }
 
-/** The core's number of an element type. */
-function numberOf(type: string): number {
-  return isBlockType(type) ? blockTypeInfo(type).id : ElementTypeId[type as keyof typeof ElementTypeId];
-}
-
-const noRanges = new Float32Array(0);
-
-/** Copies floats into the arena. Returns the address. */
-function placeFloats({ module }: Core, values: Float32Array, arena: Arena): number {
-  const at = arena.take(4 * values.length);
-  module.HEAPF32.set(values, at / 4);
-  return at;
-}
-
-/** Copies the known ranges of a tile's sets into the arena. Returns the address; 0 for unknown ranges. */
-function placeRanges(core: Core, { ranges = noRanges }: Tile, arena: Arena): number {
-  return ranges.length === 0 ? 0 : placeFloats(core, ranges, arena);
-}
-
-/** The bit of a part that the core makes. */
-function bitOf(role: string): number {
-  const number = (RoleId as Readonly<Record<string, number | undefined>>)[role];
-  if (number === undefined)
-    throw new Error(`scalepoint: the core makes no part '${role}'; see Role in cpp/codecs/codec.h`);
-  return 1 << number;
-}
-
 /** True if a tile needs its elements. Otherwise its parts follow from the ranges of its sets alone. */
-export function readsElements({ ranges, roles }: Tile): boolean {
+export function readsElements({ ranges, roles }: Pick<Tile, 'ranges' | 'roles'>): boolean {
   return ranges === undefined || ranges.length === 0 || roles.includes('data');
 }
 
-/** The bits of the parts that the core makes. */
-function bitsOf(roles: readonly string[]): number {
-  let bits = 0;
-  for (const role of roles) bits |= bitOf(role);
-  return bits;
-}
+/** A tile of elements without any parts to make. */
+type Elements = Pick<Tile, 'type' | 'rows' | 'columns' | 'source'> & Partial<Tile>;
 
-/** Calls f with the address of a tile whose ranges are at an address. */
-function withTile<T>(
+/** Runs a call on a tile. Returns its result. @param importance weights of the squared errors, one for each column */
+function onTile<R>(
   core: Core,
-  tile: Tile,
-  ranges: number,
-  f: (tile: number) => T,
-  { add = 0, negativeExp = false, ternary = 0, factor = 1 }: ElementChange = {},
-  importance = 0,
-  rowFactors = 0,
-): T {
-  const { rows, columns, type, source, roles, measures } = tile;
-  const reads = readsElements(tile);
+  arena: Arena,
+  { rows, columns, type, source, roles = [], measures = false, ranges }: Elements,
+  result: Parameters<typeof inArena<R>>[2],
+  call: TileCall,
+  {
+    add = 0,
+    negativeExp = false,
+    ternary = 0,
+    factor = 1,
+    rowFactors,
+    importance,
+  }: ElementChange & Pick<Form, 'importance'> = {},
+): R {
+  let wanted = 0;
+  for (const role of roles) {
+    const number = (RoleId as Readonly<Record<string, number | undefined>>)[role];
+    if (number === undefined)
+      throw new Error(`scalepoint: the core makes no part '${role}'; see Role in cpp/codecs/codec.h`);
+    wanted |= 1 << number;
+  }
   const record = {
     rows,
     columns,
-    type: numberOf(type),
-    wanted: bitsOf(roles),
+    type: isBlockType(type) ? blockTypeInfo(type).id : ElementTypeId[type as keyof typeof ElementTypeId],
+    wanted,
     measure: measures,
     add,
     negativeExp,
     ternary,
     factor,
-    rowFactors,
-    source: { data: source, size: reads ? bytesOfElements(type, rows * columns) : 0 },
-    ranges,
-    importance,
+    rowFactors: rowFactors === undefined ? 0 : arena.place(rowFactors),
+    source: { data: source, size: readsElements({ ranges, roles }) ? bytesOfElements(type, rows * columns) : 0 },
+    ranges: ranges === undefined ? 0 : arena.place(ranges),
+    importance: importance === undefined ? 0 : arena.place(importance),
   };
-  return core.withRecord(TileRecord, record, f);
+  return core.withRecord(TileRecord, record, (tile) =>
+    inArena(core, arena, result, (...addresses) => call(tile, ...addresses)),
+  );
 }
 
 const problemKinds = {
@@ -134,145 +119,123 @@ const problemKinds = {
   [ProblemKindId.overflow]: 'overflow',
 } as const;
 
-function problemOf({ kind, index, value }: ProblemRecord): { problem?: Problem } {
+function tileProblem({ kind, index, value }: ProblemRecord): { problem?: Problem } {
   const name = problemKinds[kind];
   return name === undefined ? {} : { problem: { kind: name, index, value } };
 }
 
-/** Encodes a tile with the call of a codec. @param importance the weights of the squared errors, one for each column */
-export function encodeTile(core: Core, tile: Tile, arena: Arena, call: TileCall, importance?: Float32Array): Encoded {
-  const ranges = placeRanges(core, tile, arena);
-  const weights = importance === undefined ? 0 : placeFloats(core, importance, arena);
-  const encode = (at: number) => encoded(core, tile, arena, (...addresses) => call(at, ...addresses));
-  return withTile(core, tile, ranges, encode, {}, weights);
-}
-
-/** The result of a call that makes the parts of a tile. */
-export function encoded(
-  core: Core,
+/** The parts that a call made. */
+function encodedParts(
   { roles, measures }: Pick<Tile, 'roles' | 'measures'>,
-  arena: Arena,
-  call: CoreCall,
+  { problem, sums, ...bytes }: EncodedRecord,
 ): Encoded {
-  const { problem, sums, ...bytes } = inArena(core, arena, EncodedRecord, call);
   const parts: Record<Role, Bytes> = {};
   for (const role of roles) {
     const { data, size } = bytes[role as keyof typeof bytes];
     parts[role] = { address: data, bytes: size };
   }
-  if (problem.kind !== ProblemKindId.none) return { parts, ...problemOf(problem) };
+  if (problem.kind !== ProblemKindId.none) return { parts, ...tileProblem(problem) };
   return measures ? { parts, sums: Object.values(sums) } : { parts };
 }
 
-/** Calls of a codec that looks at the inputs of a matrix. */
-interface InputCalls {
-  readonly plain: TileCall;
-  /** Encodes with the error feedback of GPTQ. */
-  readonly fed: (tile: number, moments: number, ...addresses: Parameters<CoreCall>) => StatusId;
-}
-
-/** Encodes a tile, with the error feedback of GPTQ if it has moments. @param importance that of the inputs */
-export function encodeTileByInputs(
+/** Encodes a tile with a call. @param form gives the importance of columns */
+export function encodeTile(
   core: Core,
   tile: Tile,
-  importance: Float32Array | undefined,
+  { importance }: Pick<Form, 'importance'>,
   arena: Arena,
-  { plain, fed }: InputCalls,
+  call: TileCall,
 ): Encoded {
-  const { moments } = tile;
-  if (moments === undefined) return encodeTile(core, tile, arena, plain, importance);
-  return core.withRecord(MomentsRecord, moments, (record) =>
-    encodeTile(
-      core,
-      tile,
-      arena,
-      (at, ...rest) => {
-        const status = fed(at, record, ...rest);
-        if (status === StatusId.nonFinite) throw wrongMoments();
-        return status;
+  return encodedParts(tile, onTile(core, arena, tile, EncodedRecord, call, { importance }));
+}
+
+/** The codes of a stored tile in another form, made by a call. */
+export function recodeTile(core: Core, tile: Pick<Tile, 'roles' | 'measures'>, arena: Arena, call: CoreCall): Encoded {
+  return encodedParts(tile, inArena(core, arena, EncodedRecord, call));
+}
+
+// --------------------------------------------------------------------------------------------------------- codecs by their calls
+
+type CallName = Extract<keyof ModelsModule, string>;
+
+/** A codec whose numbers are made by calls that take a record of its form. */
+interface CodecInCore<F extends Form, T> extends Omit<Codec<F>, 'encode' | 'observe' | 'decode'> {
+  /** The record of a form, for a tile to be made or a stored one. */
+  record(form: F, tile: { readonly columns: number; readonly piece?: Tile['piece']; readonly isStored: boolean }): T;
+  /** Names of the calls. `feedback` encodes with the error feedback of GPTQ. */
+  readonly calls: {
+    readonly encode?: Exclude<
+      Extract<CallName, `encode${string}`>,
+      'encodeCopy' | 'encodeVectors' | `${string}Feedback`
+    >;
+    readonly feedback?: Extract<CallName, `encode${string}Feedback`>;
+    readonly observe?: 'observeDequantizeLinear';
+    readonly decode?: Exclude<Extract<CallName, `decode${string}`>, 'decodeElements'>;
+  };
+  /** The tile that the core takes, if it can be smaller because elements are not read. */
+  tileIn?(tile: Tile, form: F): Tile;
+  /** Bytes of a part of a stored tile, if `runs` does not give them for a matrix of its rows and columns. */
+  storedBytes?(tile: Pick<StoredTile, 'rows' | 'columns'>, form: F, role: Role): number;
+}
+
+/** Makes a codec from its calls. */
+export function codecInCore<F extends Form, T>(type: RecordType<T>, table: CodecInCore<F, T>): Codec<F> {
+  const { record, calls, tileIn, storedBytes, ...codec } = table;
+  const { encode, feedback, observe, decode } = calls;
+  return {
+    ...codec,
+    ...(encode && {
+      encode(core, whole, form, arena) {
+        const tile = tileIn?.(whole, form) ?? whole;
+        const { columns, piece, moments } = tile;
+        return core.withRecord(type, record(form, { columns, piece, isStored: false }), (codes) => {
+          if (moments === undefined || feedback === undefined)
+            return encodeTile(core, tile, form, arena, (at, ...rest) => core.models[encode](at, codes, ...rest));
+          return core.withRecord(MomentsRecord, moments, (fed) =>
+            encodeTile(core, tile, form, arena, (at, ...rest) => {
+              const status = core.models[feedback](at, codes, fed, ...rest);
+              if (status === StatusId.nonFinite) throw wrongMoments();
+              return status;
+            }),
+          );
+        });
       },
-      importance,
-    ),
-  );
+    }),
+    ...(observe && {
+      observe(core, tile, form, arena) {
+        const { rows, columns, piece } = tile;
+        return core.withRecord(type, record(form, { columns, piece, isStored: false }), (codes) => {
+          const { ranges, count, problem } = onTile(core, arena, tile, ObservedSetsRecord, (at, ...rest) =>
+            core.models[observe](at, codes, ...rest),
+          );
+          // For a tile in pieces, the last piece has the result.
+          if (piece !== undefined && piece.row + rows < piece.of) return tileProblem(problem);
+          const sets = core.module.HEAPF32.slice(ranges / 4, ranges / 4 + 2 * count) as Float32Array<ArrayBuffer>;
+          return { sets, ...tileProblem(problem) };
+        });
+      },
+    }),
+    ...(decode && {
+      decode(core, tile, form, arena) {
+        const stored = storedRecord(tile, (role) => {
+          if (storedBytes !== undefined) return storedBytes(tile, form, role);
+          const { rows, columns } = tile;
+          const whole = { row: 0, rows, column: 0, columns, width: columns };
+          const { bytes, count } = codec.runs([rows, columns], form, role, whole);
+          return bytes * count;
+        });
+        return core.withRecord(type, record(form, { columns: tile.columns, isStored: true }), (codes) =>
+          core.withRecord(StoredRecord, stored, (at) =>
+            inArena(core, arena, DecodedTileRecord, (...rest) => core.models[decode](at, codes, ...rest)),
+          ),
+        ).x;
+      },
+    }),
+  };
 }
 
-/** Decodes a tile with the call of a codec. Returns the address of the floats. */
-export function decodeTile(core: Core, arena: Arena, call: CoreCall): number {
-  return inArena(core, arena, DecodedTileRecord, call).x;
-}
-
-/** A tile of elements without any parts to make. */
-function elements(type: string, rows: number, columns: number, source: number): Tile {
-  return { rows, columns, type, source, roles: [], measures: false, ranges: undefined };
-}
-
-/** Converts elements to floats, in place if they are float32 without a change. Returns their address. */
-export function floats(
-  core: Core,
-  arena: Arena,
-  type: string,
-  rows: number,
-  columns: number,
-  source: number,
-  change?: ElementChange,
-): number {
-  const decode = (tile: number) =>
-    decodeTile(core, arena, (...addresses) => core.models.decodeElements(tile, ...addresses));
-  const rowFactors = change?.rowFactors === undefined ? 0 : placeFloats(core, change.rowFactors, arena);
-  return withTile(core, elements(type, rows, columns, source), 0, decode, change, 0, rowFactors);
-}
-
-/**
- * The range of elements, or the problem of one of them.
- * @param call `sumMagnitudesOfTile` gives two floats in place of the range, whose sum is that of all magnitudes
- */
-export function observe(
-  core: Core,
-  arena: Arena,
-  type: string,
-  rows: number,
-  columns: number,
-  source: number,
-  call: 'observeTile' | 'sumMagnitudesOfTile' = 'observeTile',
-): { readonly range: ValueRange; readonly problem?: Problem } {
-  const result = withTile(core, elements(type, rows, columns, source), 0, (tile) =>
-    inArena(core, arena, ObservedTileRecord, (...addresses) => core.models[call](tile, ...addresses)),
-  );
-  const { range, problem } = result;
-  return { range: [range.min, range.max], ...problemOf(problem) };
-}
-
-/** Observes the sets of a tile. For a tile in pieces, the last piece has the result. */
-export function observeSets(core: Core, tile: Tile, arena: Arena, call: TileCall): Observed {
-  const result = withTile(core, tile, 0, (at) =>
-    inArena(core, arena, ObservedSetsRecord, (...addresses) => call(at, ...addresses)),
-  );
-  const { ranges, count, problem } = result;
-  const { piece } = tile;
-  if (piece !== undefined && piece.row + tile.rows < piece.of) return problemOf(problem);
-  const sets = core.module.HEAPF32.slice(ranges / 4, ranges / 4 + 2 * count) as Float32Array<ArrayBuffer>;
-  return { sets, ...problemOf(problem) };
-}
-
-/** Copies rows of `bytes` bytes to their places in heads of `head` rows: see `headRows` of a form. Returns the address of the copy. */
-export function movedRows(core: Core, arena: Arena, from: number, rows: number, bytes: number, head: number): number {
-  const to = arena.take(rows * bytes);
-  const { HEAPU8 } = core.module;
-  for (let row = 0; row < rows; row++) {
-    const i = row % head;
-    const at = from + (row - i + (i % 2) * (head / 2) + (i >> 1)) * bytes;
-    HEAPU8.copyWithin(to + row * bytes, at, at + bytes);
-  }
-  return to;
-}
-
-/** The record of a stored rectangle. `size` gives the bytes of its parts. */
-export function storedRecord(
-  rows: number,
-  columns: number,
-  parts: Readonly<Record<Role, number>>,
-  size: (role: Role) => number,
-) {
+/** The record of a stored rectangle. @param size gives the bytes of a part */
+export function storedRecord({ rows, columns, parts }: StoredTile, size: (role: Role) => number): StoredRecord {
   const part = (role: Role) => {
     const data = parts[role];
     return data === undefined ? { data: 0, size: 0 } : { data, size: size(role) };
@@ -288,6 +251,52 @@ export function storedRecord(
     outerScale: part('outerScale'),
     table: part('table'),
   };
+}
+
+// ---------------------------------------------------------------------------------------------------------------------- elements
+
+/** Converts elements to floats, in place if they are float32 without a change. Returns their address. */
+export function elementFloats(
+  core: Core,
+  arena: Arena,
+  type: string,
+  rows: number,
+  columns: number,
+  source: number,
+  change?: ElementChange,
+): number {
+  const tile = { type, rows, columns, source };
+  return onTile(core, arena, tile, DecodedTileRecord, (...call) => core.models.decodeElements(...call), change).x;
+}
+
+/**
+ * The range of elements, or the problem of one of them.
+ * @param call `sumMagnitudesOfTile` gives two floats in place of the range, whose sum is that of all magnitudes
+ */
+export function observeElements(
+  core: Core,
+  arena: Arena,
+  type: string,
+  rows: number,
+  columns: number,
+  source: number,
+  call: 'observeTile' | 'sumMagnitudesOfTile' = 'observeTile',
+): { readonly range: ValueRange; readonly problem?: Problem } {
+  const tile = { type, rows, columns, source };
+  const { range, problem } = onTile(core, arena, tile, ObservedTileRecord, (...rest) => core.models[call](...rest));
+  return { range: [range.min, range.max], ...tileProblem(problem) };
+}
+
+/** Copies rows of `bytes` bytes to their places in heads of `head` rows: see `headRows` of a form. Returns the address of the copy. */
+export function movedRows(core: Core, arena: Arena, from: number, rows: number, bytes: number, head: number): number {
+  const to = arena.take(rows * bytes);
+  const { HEAPU8 } = core.module;
+  for (let row = 0; row < rows; row++) {
+    const i = row % head;
+    const at = from + (row - i + (i % 2) * (head / 2) + (i >> 1)) * bytes;
+    HEAPU8.copyWithin(to + row * bytes, at, at + bytes);
+  }
+  return to;
 }
 
 /** Sums with the errors of the outputs of a matrix: rows at y against those at x, by the second moments of their inputs. */

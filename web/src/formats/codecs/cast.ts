@@ -1,14 +1,15 @@
 /** Casts floats to another type. The arithmetic is in cpp/codecs/cast.cpp. */
 import { CastRecord, ElementTypeId } from '../../core/door.js';
-import { encodeTile, floats, observe } from './calls.js';
+import { codecInCore, elementFloats, observeElements } from './calls.js';
 import { floatsFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
 import {
   bytesOfElements,
   changesElements,
-  cutLike,
+  cutAlong,
   cutWeighted,
   type ElementChange,
+  elementPart,
   elementRuns,
   elementsOf,
 } from './elements.js';
@@ -26,55 +27,41 @@ export const castTypeOf: Readonly<Record<string, CastType>> = {
   F8_E5M2: 'F16',
 };
 
-/** F64 and the 8-bit types can be read, but not written. */
+/** F64 and the 8-bit types can be read, but not written. Elements do not depend on `importance`. */
 export interface CastForm extends Form, ElementChange {
   readonly codec: 'cast';
   readonly to: CastType | 'F64' | 'F8_E4M3' | 'F8_E5M2';
   /** True: values beyond the type become its largest value. @defaultValue false: they are errors */
   readonly saturate?: boolean;
-  /** The weights of the squared errors, as in GgmlForm. Elements do not depend on them. */
-  readonly importance?: Float32Array<ArrayBuffer>;
 }
 
 export const cast: Codec<CastForm> = {
-  id: 'cast',
-  isPlain: true,
-
-  label: ({ to }) => to,
-
-  parts(shape, { to }) {
-    return [{ role: 'data', suffix: '', dtype: to, shape, bytes: bytesOfElements(to, elementsOf(shape)) }];
-  },
-
-  grid: () => ({ rows: undefined, rowUnit: 1, columnUnit: 1 }),
-
-  runs: (_shape, { to }, _role, rectangle) => elementRuns((n) => bytesOfElements(to, n), rectangle),
-
-  cuts: (shape, form, roles, source) =>
-    form.importance === undefined
-      ? cutLike(source, elementsOf(shape), roles)
-      : cutWeighted(shape, form.importance, form, roles, source),
-
-  // Elements that change cannot be used as they are stored.
-  elementType: (form) => (changesElements(form) ? undefined : form.to),
-
-  checks: (_shape, { to }) => floatsFinite(to, 'element'),
-
-  overflow: ({ to }) => `, too large for ${to}`,
-
-  encode(core, tile, { to, saturate = false, importance }, arena) {
-    return core.withRecord(CastRecord, { to: ElementTypeId[to], saturate }, (cast) =>
-      encodeTile(core, tile, arena, (at, ...addresses) => core.models.encodeCast(at, cast, ...addresses), importance),
-    );
-  },
+  ...codecInCore(CastRecord, {
+    id: 'cast',
+    isPlain: true,
+    label: ({ to }) => to,
+    parts: (shape, { to }) => [elementPart('data', '', to, shape)],
+    grid: () => ({ rows: undefined, rowUnit: 1, columnUnit: 1 }),
+    runs: (_shape, { to }, _role, rectangle) => elementRuns((n) => bytesOfElements(to, n), rectangle),
+    cuts: (shape, form, roles, source) =>
+      form.importance === undefined
+        ? cutAlong([source], elementsOf(shape), roles)
+        : cutWeighted(shape, form.importance, form, roles, source),
+    // Elements that change cannot be used as they are stored.
+    elementType: (form) => (changesElements(form) ? undefined : form.to),
+    checks: (_shape, { to }) => floatsFinite(to, 'element'),
+    overflow: ({ to }) => `, too large for ${to}`,
+    record: ({ to, saturate = false }: CastForm) => ({ to: ElementTypeId[to], saturate }),
+    calls: { encode: 'encodeCast' },
+  }),
 
   // Each tile of a SetsCut is a set, and its pair of numbers the sum of its magnitudes.
   observe(core, { type, rows, columns, source }, _form, arena) {
-    const { range, ...problem } = observe(core, arena, type, rows, columns, source, 'sumMagnitudesOfTile');
+    const { range, ...problem } = observeElements(core, arena, type, rows, columns, source, 'sumMagnitudesOfTile');
     return { sets: Float32Array.from(range), ...problem };
   },
 
   decode(core, { rows, columns, parts }, form, arena) {
-    return floats(core, arena, form.to, rows, columns, parts.data as number, form);
+    return elementFloats(core, arena, form.to, rows, columns, parts.data as number, form);
   },
 };

@@ -21,6 +21,11 @@ export interface Form {
    * hold whole heads.
    */
   readonly headRows?: number | undefined;
+  /**
+   * Weights of the squared errors, for codecs that take them: one for each column of each matrix, one matrix after the other; for each row,
+   * where columns share scales. Tiles have those of their own matrix alone. Scales are then searched for.
+   */
+  readonly importance?: Float32Array<ArrayBuffer> | undefined;
 }
 
 /** The contents of a part of a stored tensor, such as `data`, `scale` or `zeroPoint`. */

@@ -2,25 +2,19 @@
  * Codes with scales as ONNX's DequantizeLinear takes them: one scale for a tensor, for each index of an axis, or for blocks along an axis.
  * The arithmetic is in cpp/codecs/dequantize_linear.cpp.
  */
-import { DequantizeLinearRecord, ElementTypeId, SharingId, StoredRecord } from '../../core/door.js';
+import { DequantizeLinearRecord, ElementTypeId, SharingId } from '../../core/door.js';
 import { mseSearch, type SearchedRange, searchedMembers, searchOf } from '../../core/range.js';
-import { decodeTile, encodeTileByInputs, observeSets, readsElements, storedRecord } from './calls.js';
+import { codecInCore, readsElements } from './calls.js';
 import {
   type ByteRuns,
   type Codec,
-  type Cuts,
   columnTileElements,
   type Form,
-  type Grid,
-  type Part,
   type Rectangle,
   type Role,
-  type SetsCut,
-  type Tile,
   tileElements,
 } from './codec.js';
-import { cutInputs } from './columns.js';
-import { byteRuns, elementsOf } from './elements.js';
+import { byteRuns, bytesOfElements, cutOutputs, elementPart, elementsOf } from './elements.js';
 
 /**
  * The elements of a matrix that share a scale: all; a row; a column; or neighbors in a row or a column. Rows are the indices of the axis and
@@ -28,6 +22,9 @@ import { byteRuns, elementsOf } from './elements.js';
  */
 type ScaleSharing = 'tile' | 'rows' | 'columns' | 'rowBlocks' | 'columnBlocks';
 
+/**
+ * Importance is that of the inputs of the matrix: each row if columns share scales, else each column. Only if canWeighDequantizeLinear.
+ */
 export interface DequantizeLinearForm extends Form {
   readonly codec: 'dequantize-linear';
   readonly bits: 2 | 4 | 8;
@@ -47,17 +44,12 @@ export interface DequantizeLinearForm extends Form {
   readonly scale: 'F32' | 'F16';
   /** Undefined: from the smallest to the largest value. Only if a tile holds all elements that share a scale, see canSearch. */
   readonly range?: SearchedRange | undefined;
-  /**
-   * Weights of the squared errors, one for each input of the matrix: each row if columns share scales, else each column. Scales are then
-   * searched for. Only if canWeighDequantizeLinear.
-   */
-  readonly importance?: Float32Array<ArrayBuffer> | undefined;
   /** Smaller scales, and those of zeros alone, become this one. Only for symmetric codes without blocks. Undefined: any scale. */
   readonly leastScale?: number | undefined;
 }
 
 /** A tensor as a matrix, in which the core finds the elements that share a scale. */
-interface Matrix {
+interface SharedMatrix {
   readonly sharing: ScaleSharing;
   readonly rows: number;
   readonly columns: number;
@@ -67,10 +59,10 @@ interface Matrix {
   readonly block: number;
 }
 
-function matrixOf(
+function sharedMatrix(
   shape: readonly number[],
   { sharing, axis, leading, blockSize }: Pick<DequantizeLinearForm, 'sharing' | 'axis' | 'leading' | 'blockSize'>,
-): Matrix {
+): SharedMatrix {
   const block = blockSize ?? 0;
   if (axis === undefined) return { sharing, rows: 1, columns: elementsOf(shape), period: 1, block };
   const outer = elementsOf(shape.slice(0, axis));
@@ -91,7 +83,7 @@ export function canSearch(
   shape: readonly number[],
   form: Pick<DequantizeLinearForm, 'sharing' | 'axis' | 'leading'>,
 ): boolean {
-  const { sharing, rows, columns, period } = matrixOf(shape, form);
+  const { sharing, rows, columns, period } = sharedMatrix(shape, form);
   if (sharing === 'tile') return columns <= tileElements;
   if (sharing === 'rows') return columns <= tileElements && rows === period;
   return sharing !== 'columns' || rows <= tileElements;
@@ -102,98 +94,11 @@ const isByColumns = (sharing: ScaleSharing) => sharing === 'columns' || sharing 
 
 /** True for a matrix whose tiles can hold all inputs of some outputs, which share no scale. */
 export function canWeighDequantizeLinear(shape: readonly number[], form: DequantizeLinearForm): boolean {
-  const matrix = matrixOf(shape, form);
+  const matrix = sharedMatrix(shape, form);
   const { sharing, rows, columns, period } = matrix;
   if (sharing === 'tile' || shape.length !== 2 || rows !== period) return false;
-  const [inputs, unit] = isByColumns(sharing) ? [rows, columnUnit(matrix, form)] : [columns, rowUnit(matrix, form)];
-  return inputs * unit <= columnTileElements;
-}
-
-// -------------------------------------------------------------------------------------------------------------------------- parts
-
-function scaleShape(shape: readonly number[], { axis, leading, blockSize }: DequantizeLinearForm): number[] {
-  if (axis === undefined) return [];
-  if (leading) return shape.slice(0, axis + 1);
-  if (blockSize === undefined) return [shape[axis] as number];
-  return shape.map((dimension, i) => (i === axis ? Math.ceil(dimension / blockSize) : dimension));
-}
-
-function partsOf(shape: readonly number[], form: DequantizeLinearForm): Part[] {
-  const sets = scaleShape(shape, form);
-  const dtype = codeType(form);
-  const codes = (role: Role, suffix: string, shape: readonly number[]): Part => {
-    return { role, suffix, dtype, shape, bytes: Math.ceil((elementsOf(shape) * form.bits) / 8) };
-  };
-  const scale = { role: 'scale', suffix: '_scale', dtype: form.scale, shape: sets };
-  return [
-    codes('data', '_quantized', shape),
-    { ...scale, bytes: elementsOf(sets) * (form.scale === 'F16' ? 2 : 4) },
-    ...(form.zeroPoint ? [codes('zeroPoint', '_zero_point', sets)] : []),
-  ];
-}
-
-/** The bytes of the scales of a rectangle, or of its zero points. @param size gives the bytes of n of them */
-function setRuns(matrix: Matrix, size: (n: number) => number, rectangle: Rectangle): ByteRuns {
-  const { sharing, period, block } = matrix;
-  const { row, rows, column, columns, width } = rectangle;
-  if (sharing === 'tile') return byteRuns(0, size(1), 1, size(1));
-  if (sharing === 'columns') return byteRuns(size(column), size(columns), 1, size(columns));
-  if (sharing === 'rowBlocks') {
-    const perRow = Math.ceil(width / block);
-    if (columns === width) return byteRuns(size(row * perRow), size(rows * perRow), 1, size(rows * perRow));
-    return byteRuns(size(row * perRow + column / block), size(Math.ceil(columns / block)), rows, size(perRow));
-  }
-  // A rectangle of several periods repeats the same scales.
-  if (sharing === 'rows' && rows > period) {
-    return { offset: 0, bytes: size(period), count: rows / period, stride: 0 };
-  }
-  if (sharing === 'rows') return byteRuns(size(row % period), size(rows), 1, size(rows));
-  const perPeriod = Math.ceil(period / block);
-  const first = Math.floor(row / period) * perPeriod + (row % period) / block;
-  const count = rows > period ? (rows / period) * perPeriod : Math.ceil(rows / block);
-  if (columns === width) return byteRuns(size(first * width), size(count * width), 1, size(count * width));
-  return byteRuns(size(first * width + column), size(columns), count, size(width));
-}
-
-function partRuns(shape: readonly number[], form: DequantizeLinearForm, role: Role, rectangle: Rectangle): ByteRuns {
-  const codes = (n: number) => Math.ceil((n * form.bits) / 8);
-  if (role === 'data') {
-    const { row, rows, column, columns, width } = rectangle;
-    // Read rows that end within a byte as a whole.
-    if (column === 0 && columns === width)
-      return byteRuns(codes(row * width), codes(rows * width), 1, codes(rows * width));
-    return byteRuns(codes(row * width + column), codes(columns), rows, codes(width));
-  }
-  const size = (n: number) => (role === 'zeroPoint' ? codes(n) : n * (form.scale === 'F16' ? 2 : 4));
-  return setRuns(matrixOf(shape, form), size, rectangle);
-}
-
-// ------------------------------------------------------------------------------------------------------------------------ cutting
-
-/** Tiles that a worker observes for one message with the ranges of columns, because each message takes time. */
-const observedTiles = 4;
-
-/** Number of the zero points of n rows if they are stored; else a number that fills whole bytes. */
-function zeroPointsOf({ sharing, rows, columns, period, block }: Matrix, n: number, stored: boolean): number {
-  if (sharing === 'rowBlocks') return n * Math.ceil(columns / block);
-  if (sharing === 'columnBlocks') return Math.ceil(n / block) * columns;
-  return sharing === 'rows' && stored && rows === period ? n : 8;
-}
-
-/** The fewest rows, or periods, whose codes and zero points end with a whole byte. */
-function rowUnit(matrix: Matrix, { bits, zeroPoint }: DequantizeLinearForm): number {
-  const { sharing, rows, columns, period, block } = matrix;
-  const unit = rows !== period ? period : sharing === 'columnBlocks' ? block : 1;
-  const isWhole = (n: number) =>
-    (n * columns * bits) % 8 === 0 && (zeroPointsOf(matrix, n, zeroPoint) * bits) % 8 === 0;
-  return ([1, 2].find((factor) => isWhole(unit * factor)) ?? 4) * unit;
-}
-
-/** The fewest columns at which each row can be cut: all of them, if a row's codes or zero points end within a byte. */
-function columnUnit({ sharing, columns, block }: Matrix, { bits, zeroPoint }: DequantizeLinearForm): number {
-  const zeroPoints = sharing === 'rowBlocks' && zeroPoint ? Math.ceil(columns / block) : 8;
-  if ((columns * bits) % 8 !== 0 || (zeroPoints * bits) % 8 !== 0) return columns;
-  return sharing !== 'rowBlocks' ? 8 : zeroPoint ? (block * 8) / bits : block;
+  const { rowUnit, columnUnit } = sharingUnits(matrix, form);
+  return (isByColumns(sharing) ? rows * columnUnit : columns * rowUnit) <= columnTileElements;
 }
 
 /** True if rows of several periods can be read at once: blocks end with the period, and zero points fill whole bytes. */
@@ -201,14 +106,66 @@ export function isReadable(
   shape: readonly number[],
   form: Pick<DequantizeLinearForm, 'sharing' | 'axis' | 'leading' | 'blockSize' | 'bits' | 'zeroPoint'>,
 ): boolean {
-  const { sharing, rows, period, block } = matrixOf(shape, form);
+  const { sharing, rows, period, block } = sharedMatrix(shape, form);
   if (rows === period) return true;
   if (sharing === 'columnBlocks') return period % block === 0;
   return sharing !== 'rows' || !form.zeroPoint || (period * form.bits) % 8 === 0;
 }
 
+/** The bytes of a part that hold a rectangle. */
+function matrixRuns(matrix: SharedMatrix, form: DequantizeLinearForm, role: Role, rectangle: Rectangle): ByteRuns {
+  const { sharing, period, block } = matrix;
+  const { row, rows, column, columns, width } = rectangle;
+  const size = (n: number) => (role === 'scale' ? bytesOfElements(form.scale, n) : Math.ceil((n * form.bits) / 8));
+  if (role === 'data') {
+    // Read rows that end within a byte as a whole.
+    if (column === 0 && columns === width) return byteRuns(size(row * width), size(rows * width));
+    return byteRuns(size(row * width + column), size(columns), rows, size(width));
+  }
+  if (sharing === 'tile') return byteRuns(0, size(1));
+  if (sharing === 'columns') return byteRuns(size(column), size(columns));
+  if (sharing === 'rowBlocks') {
+    const perRow = Math.ceil(width / block);
+    if (columns === width) return byteRuns(size(row * perRow), size(rows * perRow));
+    return byteRuns(size(row * perRow + column / block), size(Math.ceil(columns / block)), rows, size(perRow));
+  }
+  // A rectangle of several periods repeats the same scales.
+  if (sharing === 'rows' && rows > period) {
+    return { offset: 0, bytes: size(period), count: rows / period, stride: 0 };
+  }
+  if (sharing === 'rows') return byteRuns(size(row % period), size(rows));
+  const perPeriod = Math.ceil(period / block);
+  const first = Math.floor(row / period) * perPeriod + (row % period) / block;
+  const count = rows > period ? (rows / period) * perPeriod : Math.ceil(rows / block);
+  if (columns === width) return byteRuns(size(first * width), size(count * width));
+  return byteRuns(size(first * width + column), size(columns), count, size(width));
+}
+
+// ------------------------------------------------------------------------------------------------------------------------ cutting
+
+/** Tiles that a worker observes for one message with the ranges of columns, because each message takes time. */
+const observedTiles = 4;
+
+/** The fewest rows, or periods, and the fewest columns at which codes and zero points end with a whole byte; all columns if none do. */
+function sharingUnits(matrix: SharedMatrix, { bits, zeroPoint }: DequantizeLinearForm) {
+  const { sharing, rows, columns, period, block } = matrix;
+  const endsByte = (codes: number) => (codes * bits) % 8 === 0;
+  const blocks = Math.ceil(columns / block);
+  const unit = rows !== period ? period : sharing === 'columnBlocks' ? block : 1;
+  const rowUnit = [1, 2].find((factor) => {
+    const n = unit * factor;
+    if (!endsByte(n * columns)) return false;
+    if (sharing === 'rowBlocks') return endsByte(n * blocks);
+    if (sharing === 'columnBlocks') return endsByte(Math.ceil(n / block) * columns);
+    return sharing !== 'rows' || !zeroPoint || rows !== period || endsByte(n);
+  });
+  const cutsRows = endsByte(columns) && (sharing !== 'rowBlocks' || !zeroPoint || endsByte(blocks));
+  const columnUnit = sharing !== 'rowBlocks' ? 8 : zeroPoint ? (block * 8) / bits : block;
+  return { rowUnit: (rowUnit ?? 4) * unit, columnUnit: cutsRows ? columnUnit : columns };
+}
+
 /** Rectangles of whole rows of up to `tiles` tiles. Each lies in one period. */
-function* strips({ rows, columns, period }: Matrix, unit: number, tiles = 1): Generator<Rectangle> {
+function* strips({ rows, columns, period }: SharedMatrix, unit: number, tiles = 1): Generator<Rectangle> {
   const most = tiles * Math.max(1, Math.floor(tileElements / columns / unit)) * unit;
   for (let first = 0; first < rows; first += period) {
     for (let row = first; row < first + period; row += most) {
@@ -217,172 +174,127 @@ function* strips({ rows, columns, period }: Matrix, unit: number, tiles = 1): Ge
   }
 }
 
-/** Rectangles of single rows or segments of them. */
-function* segments({ rows, columns }: Matrix): Generator<Rectangle> {
-  for (let row = 0; row < rows; row++) {
-    for (let column = 0; column < columns; column += tileElements) {
-      yield { row, rows: 1, column, columns: Math.min(tileElements, columns - column), width: columns };
+export const dequantizeLinear: Codec<DequantizeLinearForm> = codecInCore(DequantizeLinearRecord, {
+  id: 'dequantize-linear',
+  label: codeType,
+
+  parts(shape, form) {
+    const { axis, leading, blockSize, scale, zeroPoint } = form;
+    let sets: readonly number[] = [];
+    if (axis !== undefined && leading) sets = shape.slice(0, axis + 1);
+    else if (axis !== undefined && blockSize === undefined) sets = [shape[axis] as number];
+    else if (axis !== undefined)
+      sets = shape.map((dimension, i) => (i === axis ? Math.ceil(dimension / (blockSize as number)) : dimension));
+    return [
+      elementPart('data', '_quantized', codeType(form), shape),
+      elementPart('scale', '_scale', scale, sets),
+      ...(zeroPoint ? [elementPart('zeroPoint', '_zero_point', codeType(form), sets)] : []),
+    ];
+  },
+
+  grid(shape, form) {
+    const matrix = sharedMatrix(shape, form);
+    if (matrix.sharing === 'tile') return { rows: undefined, rowUnit: 1, columnUnit: 8 };
+    return { rows: matrix.rows, ...sharingUnits(matrix, form) };
+  },
+
+  runs: (shape, form, role, rectangle) => matrixRuns(sharedMatrix(shape, form), form, role, rectangle),
+
+  *cuts(shape, form, roles, source) {
+    const matrix = sharedMatrix(shape, form);
+    const { sharing, rows, columns, period } = matrix;
+    if (rows * columns === 0) return;
+    const { rowUnit, columnUnit } = sharingUnits(matrix, form);
+    if (form.importance !== undefined) {
+      const turned = isByColumns(sharing);
+      const elements = turned && source?.prefersWide === true ? columnTileElements : undefined;
+      yield* cutOutputs([rows, columns], roles, { turned, unit: turned ? columnUnit : rowUnit, elements });
+      return;
     }
-  }
-}
+    // Cut into tiles that hold all elements of each scale, if they are small enough.
+    const whole = { row: 0, rows, column: 0, columns, width: columns };
+    const fits = rows * columns <= (sharing === 'columns' ? columnTileElements : tileElements) && rows === period;
+    const isInRows = sharing === 'rows' && rows === period && columns <= tileElements;
+    if (fits && sharing === 'columns') {
+      yield { kind: 'tile', rectangle: whole, roles };
+      return;
+    }
+    if (form.blockSize !== undefined || fits || isInRows) {
+      for (const rectangle of strips(matrix, rowUnit)) yield { kind: 'tile', rectangle, roles };
+      return;
+    }
 
-/** Rectangles of all rows of some columns. */
-function* stripes({ rows, columns }: Matrix): Generator<Rectangle> {
-  const most = Math.max(1, Math.floor(tileElements / rows));
-  for (let column = 0; column < columns; column += most) {
-    yield { row: 0, rows, column, columns: Math.min(most, columns - column), width: columns };
-  }
-}
+    // Observe all sets, because the scales are shared by more than a tile.
+    const tiles: Rectangle[] = [];
+    if (sharing === 'tile' || columns > tileElements) {
+      for (let row = 0; row < rows; row++) {
+        for (let column = 0; column < columns; column += tileElements)
+          tiles.push({ row, rows: 1, column, columns: Math.min(tileElements, columns - column), width: columns });
+      }
+    } else tiles.push(...strips(matrix, 1));
+    const searches = form.range !== undefined;
+    const goesOn = sharing === 'columns' && !searches && columns <= tileElements;
+    const rectangles = goesOn ? [...strips(matrix, 1, observedTiles)] : sharing === 'columns' && searches ? [] : tiles;
+    // A search needs all rows of some columns.
+    const most = Math.max(1, Math.floor(tileElements / rows));
+    for (let column = 0; sharing === 'columns' && searches && column < columns; column += most)
+      rectangles.push({ row: 0, rows, column, columns: Math.min(most, columns - column), width: columns });
+    const firstSet = ({ row, column }: Rectangle) =>
+      sharing === 'tile' ? 0 : sharing === 'columns' ? column : row % period;
+    const sets = (yield {
+      kind: 'sets',
+      count: sharing === 'tile' ? 1 : sharing === 'columns' ? columns : period,
+      observed: rectangles.map((rectangle) => ({ rectangle, first: firstSet(rectangle) })),
+      pieceRows: goesOn ? Math.max(1, Math.floor(tileElements / columns)) : undefined,
+    }) as Float32Array<ArrayBuffer>;
 
-function* cutsOf(shape: readonly number[], form: DequantizeLinearForm, roles: readonly Role[], source?: Grid): Cuts {
-  const matrix = matrixOf(shape, form);
-  const { sharing, rows, columns, period } = matrix;
-  if (rows * columns === 0) return;
-  if (form.importance !== undefined) {
-    const turned = isByColumns(sharing);
-    yield* cutInputs([rows, columns], turned, roles, turned ? columnUnit(matrix, form) : rowUnit(matrix, form), source);
-    return;
-  }
-  // Cut into tiles that hold all elements of each scale, if they are small enough.
-  const hasBlocks = form.blockSize !== undefined;
-  const fits = rows * columns <= (sharing === 'columns' ? columnTileElements : tileElements) && rows === period;
-  const isInRows = sharing === 'rows' && rows === period && columns <= tileElements;
-  if (fits && sharing === 'columns') {
-    yield { kind: 'tile', rectangle: { row: 0, rows, column: 0, columns, width: columns }, roles };
-    return;
-  }
-  if (hasBlocks || fits || isInRows) {
-    for (const rectangle of strips(matrix, rowUnit(matrix, form))) yield { kind: 'tile', rectangle, roles };
-    return;
-  }
-  yield* cutObserved(matrix, form, roles);
-}
+    // Make scales and zero points from the answer alone, then the codes.
+    const parameters = roles.filter((role) => role !== 'data');
+    if (parameters.length > 0) {
+      const rectangle = { ...whole, rows: sharing === 'rows' ? period : rows };
+      yield { kind: 'tile', rectangle, roles: parameters, ranges: sets, reads: false };
+    }
+    if (!roles.includes('data')) return;
+    for (const rectangle of tiles) {
+      const first = firstSet(rectangle);
+      const many = sharing === 'rows' ? rectangle.rows : sharing === 'columns' ? rectangle.columns : 1;
+      yield { kind: 'tile', rectangle, roles: ['data'], ranges: sets.subarray(2 * first, 2 * (first + many)) };
+    }
+  },
 
-/** Tiles of a tensor whose scales are shared by more than a tile. All of it is observed first. */
-function* cutObserved(matrix: Matrix, form: DequantizeLinearForm, roles: readonly Role[]): Cuts {
-  const { sharing, rows, columns, period } = matrix;
-  const isFlat = sharing === 'tile' || columns > tileElements;
-  const tiles = isFlat ? [...segments(matrix)] : [...strips(matrix, 1)];
-  const firstOf = ({ row, column }: Rectangle) =>
-    sharing === 'tile' ? 0 : sharing === 'columns' ? column : row % period;
-  // Observe all sets.
-  const sets = (yield setsCutOf(matrix, form, tiles, firstOf)) as Float32Array<ArrayBuffer>;
-  // Make scales and zero points from the answer alone.
-  const parameters = roles.filter((role) => role !== 'data');
-  if (parameters.length > 0) {
-    const rectangle = { row: 0, rows: sharing === 'rows' ? period : rows, column: 0, columns, width: columns };
-    yield { kind: 'tile', rectangle, roles: parameters, ranges: sets, reads: false };
-  }
-  if (!roles.includes('data')) return;
-  // Make the codes.
-  for (const rectangle of tiles) {
-    const first = firstOf(rectangle);
-    const many = sharing === 'rows' ? rectangle.rows : sharing === 'columns' ? rectangle.columns : 1;
-    yield { kind: 'tile', rectangle, roles: ['data'], ranges: sets.subarray(2 * first, 2 * (first + many)) };
-  }
-}
+  feedbackGroups: (_core, { blockSize = 0 }) => ({ group: blockSize, outer: 0 }),
+  overflow: ({ scale }) => `, too large for a scale of ${scale}`,
 
-/** The rectangles in which the sets are observed. */
-function setsCutOf(
-  matrix: Matrix,
-  { range }: DequantizeLinearForm,
-  tiles: readonly Rectangle[],
-  firstOf: (rectangle: Rectangle) => number,
-): SetsCut {
-  const { sharing, columns, period } = matrix;
-  const searches = range !== undefined;
-  const goesOn = sharing === 'columns' && !searches && columns <= tileElements;
-  const rectangles =
-    sharing === 'columns' && searches ? [...stripes(matrix)] : goesOn ? [...strips(matrix, 1, observedTiles)] : tiles;
-  return {
-    kind: 'sets',
-    count: sharing === 'tile' ? 1 : sharing === 'columns' ? columns : period,
-    observed: rectangles.map((rectangle) => ({ rectangle, first: firstOf(rectangle) })),
-    pieceRows: goesOn ? Math.max(1, Math.floor(tileElements / columns)) : undefined,
-  };
-}
+  // Without elements, a tile needs memory for one row or column only.
+  tileIn: (tile, { sharing }) =>
+    readsElements(tile) ? tile : { ...tile, ...(sharing === 'columns' ? { rows: 1 } : { columns: 1 }) },
 
-// --------------------------------------------------------------------------------------------------------------- in the core
+  // A stored tile has all of its scales, those of repeated periods, too.
+  storedBytes({ rows, columns }, form, role) {
+    const matrix = { sharing: form.sharing, rows, columns, period: rows, block: form.blockSize ?? 1 };
+    return matrixRuns(matrix, form, role, { row: 0, rows, column: 0, columns, width: columns }).bytes;
+  },
 
-/** The record of a form for the core. */
-function codesOf(
-  { bits, signed, symmetric, reduced = false, sharing, blockSize, scale, range, leastScale }: DequantizeLinearForm,
-  piece?: Tile['piece'],
-): DequantizeLinearRecord {
-  return {
+  record: (
+    { bits, signed, symmetric, reduced = false, sharing, blockSize = 0, scale, range, leastScale = 0 },
+    { piece },
+  ) => ({
     bits,
     isSigned: signed,
     symmetric,
     reduced,
     sharing: SharingId[sharing],
-    blockSize: blockSize ?? 0,
+    blockSize,
     scale: ElementTypeId[scale],
     search: range !== undefined,
     ...(searchOf(range, [searchedMembers]) ?? mseSearch),
-    leastScale: leastScale ?? 0,
+    leastScale,
     goesOn: piece !== undefined && piece.row > 0,
-  };
-}
-
-export const dequantizeLinear: Codec<DequantizeLinearForm> = {
-  id: 'dequantize-linear',
-  label: codeType,
-  parts: partsOf,
-
-  grid(shape, form) {
-    const matrix = matrixOf(shape, form);
-    if (matrix.sharing === 'tile') return { rows: undefined, rowUnit: 1, columnUnit: 8 };
-    return { rows: matrix.rows, rowUnit: rowUnit(matrix, form), columnUnit: columnUnit(matrix, form) };
+  }),
+  calls: {
+    encode: 'encodeDequantizeLinear',
+    feedback: 'encodeDequantizeLinearWithFeedback',
+    observe: 'observeDequantizeLinear',
+    decode: 'decodeDequantizeLinear',
   },
-
-  runs: partRuns,
-  cuts: cutsOf,
-
-  feedbackGroups: (_core, { blockSize = 0 }) => ({ group: blockSize, outer: 0 }),
-
-  encode(core, whole, form, arena) {
-    // Without elements, a tile needs memory for one row or column only.
-    const line = form.sharing === 'columns' ? { rows: 1 } : { columns: 1 };
-    const tile = readsElements(whole) ? whole : { ...whole, ...line };
-    return core.withRecord(DequantizeLinearRecord, codesOf(form), (codes) =>
-      encodeTileByInputs(core, tile, form.importance, arena, {
-        plain: (at, ...rest) => core.models.encodeDequantizeLinear(at, codes, ...rest),
-        fed: (at, moments, ...rest) => core.models.encodeDequantizeLinearWithFeedback(at, codes, moments, ...rest),
-      }),
-    );
-  },
-
-  observe(core, tile, form, arena) {
-    return core.withRecord(DequantizeLinearRecord, codesOf(form, tile.piece), (codes) =>
-      observeSets(core, tile, arena, (at, ...addresses) =>
-        core.models.observeDequantizeLinear(at, codes, ...addresses),
-      ),
-    );
-  },
-
-  decode(core, { rows, columns, parts }, form, arena) {
-    const stored = storedRecord(rows, columns, parts, (role) => sizeOf(form, rows, columns, role));
-    return core.withRecord(DequantizeLinearRecord, codesOf(form), (codes) =>
-      core.withRecord(StoredRecord, stored, (at) =>
-        decodeTile(core, arena, (...addresses) => core.models.decodeDequantizeLinear(at, codes, ...addresses)),
-      ),
-    );
-  },
-
-  overflow: ({ scale }) => `, too large for a scale of ${scale}`,
-};
-
-/** Bytes of a part of a tile. */
-function sizeOf(form: DequantizeLinearForm, rows: number, columns: number, role: Role): number {
-  const codes = (n: number) => Math.ceil((n * form.bits) / 8);
-  if (role === 'data') return codes(rows * columns);
-  const block = form.blockSize ?? 1;
-  const sets = {
-    tile: 1,
-    rows,
-    columns,
-    rowBlocks: rows * Math.ceil(columns / block),
-    columnBlocks: Math.ceil(rows / block) * columns,
-  }[form.sharing];
-  return role === 'zeroPoint' ? codes(sets) : sets * (form.scale === 'F16' ? 2 : 4);
-}
+});

@@ -6,12 +6,12 @@
  *   X.g_idx    GPTQ only: the group of each column
  * Reference: github.com/AutoGPTQ/AutoGPTQ at 9f7d3707, casper-hansen/AutoAWQ at 88e4c76b. The arithmetic is in cpp/codecs/gptq.cpp.
  */
-import { ElementTypeId, GptqRecord, StoredRecord } from '../../core/door.js';
-import { decodeTile, encodeTileByInputs, storedRecord } from './calls.js';
+import { ElementTypeId, GptqRecord } from '../../core/door.js';
+import { codecInCore } from './calls.js';
 import type { CastType } from './cast.js';
-import { type BitCheck, floatsFinite } from './checks.js';
-import { type Codec, type Cuts, columnTileElements, type Form, type Part, type Rectangle, type Role } from './codec.js';
-import { byteRuns } from './elements.js';
+import { floatsFinite } from './checks.js';
+import { type Codec, columnTileElements, type Form, type Role } from './codec.js';
+import { byteRuns, bytesOfElements, cutOutputs, elementPart } from './elements.js';
 
 /** Bits of codes that the layout of GPTQ has. */
 export type GptqWidth = 2 | 3 | 4 | 8;
@@ -36,8 +36,6 @@ export interface GptqForm extends Form {
   readonly scale: CastType;
   /** Undefined: from the smallest to the largest value. For writing. */
   readonly range?: 'mse' | undefined;
-  /** Weights of the squared errors of each column. Scales are then searched for. */
-  readonly importance?: Float32Array<ArrayBuffer> | undefined;
 }
 
 /** Rows whose codes or zero points share words. */
@@ -47,114 +45,67 @@ export function gptqRowUnit({ words, bits }: Pick<GptqForm, 'words' | 'bits'>): 
 }
 
 /** Size of the rows of a stored part in bytes, for n outputs, and the number of these rows. */
-function linesOf(
+function storedLines(
   { words, bits, groups, scale }: GptqForm,
   role: Role,
   n: number,
   k: number,
 ): [bytes: number, rows: number] {
-  if (role === 'scale') return [n * (scale === 'F32' ? 4 : 2), groups];
+  if (role === 'scale') return [bytesOfElements(scale, n), groups];
   if (role === 'zeroPoint') return [(n * bits) / 8, groups];
   return words === 'awq' ? [n / 2, k] : [4 * n, (k * bits) / 32];
 }
 
-function runsOf([n = 1, k = 1]: readonly number[], form: GptqForm, role: Role, { row, rows }: Rectangle) {
-  if (role === 'group') return byteRuns(0, 4 * k, 1, 4 * k);
-  const [stride, count] = linesOf(form, role, n, k);
-  const [offset] = linesOf(form, role, row, k);
-  const [bytes] = linesOf(form, role, rows, k);
-  return byteRuns(offset, bytes, count, stride);
-}
+export const gptq: Codec<GptqForm> = codecInCore(GptqRecord, {
+  id: 'gptq',
+  label: ({ bits }) => `I${bits}`,
 
-/** The group of each column, little-endian. */
-function groupBytes(k: number, groupSize: number): Uint8Array<ArrayBuffer> {
-  const view = new DataView(new ArrayBuffer(4 * k));
-  for (let i = 0; i < k; i++) view.setInt32(4 * i, Math.floor(i / groupSize), true);
-  return new Uint8Array(view.buffer);
-}
+  parts([n = 1, k = 1], form) {
+    const { groupSize, grouped, scale } = form;
+    const part = (role: Role, suffix: string, dtype: string) => {
+      const [bytes, rows] = storedLines(form, role, n, k);
+      return elementPart(role, suffix, dtype, [rows, bytes / bytesOfElements(dtype, 1)], '.weight');
+    };
+    const parts = [
+      part('data', '.qweight', 'I32'),
+      part('zeroPoint', '.qzeros', 'I32'),
+      part('scale', '.scales', scale),
+    ];
+    if (!grouped) return parts;
+    const groups = new DataView(new ArrayBuffer(4 * k));
+    for (let i = 0; i < k; i++) groups.setInt32(4 * i, Math.floor(i / groupSize), true);
+    const constant = new Uint8Array(groups.buffer);
+    return [...parts, { ...elementPart('group', '.g_idx', 'I32', [k], '.weight'), constant }];
+  },
 
-function partsOf([n = 1, k = 1]: readonly number[], form: GptqForm): Part[] {
-  const { groupSize, grouped, scale } = form;
-  const part = (role: Role, suffix: string, dtype: string, unit: number): Part => {
-    const [bytes, rows] = linesOf(form, role, n, k);
-    return { role, suffix, dtype, shape: [rows, bytes / unit], bytes: bytes * rows, replaces: '.weight' };
-  };
-  return [
-    part('data', '.qweight', 'I32', 4),
-    part('zeroPoint', '.qzeros', 'I32', 4),
-    part('scale', '.scales', scale, scale === 'F32' ? 4 : 2),
-    ...(grouped
-      ? [
-          {
-            role: 'group',
-            suffix: '.g_idx',
-            dtype: 'I32',
-            shape: [k],
-            bytes: 4 * k,
-            constant: groupBytes(k, groupSize),
-            replaces: '.weight',
-          },
-        ]
-      : []),
-  ];
-}
+  grid: ([n = 1, k = 1], form) => ({ rows: n, rowUnit: gptqRowUnit(form), columnUnit: k }),
 
-function* cutsOf([n = 1, k = 1]: readonly number[], form: GptqForm, roles: readonly Role[]): Cuts {
-  const unit = gptqRowUnit(form);
+  runs([n = 1, k = 1], form, role, { row, rows }) {
+    if (role === 'group') return byteRuns(0, 4 * k);
+    const [stride, count] = storedLines(form, role, n, k);
+    const [offset] = storedLines(form, role, row, k);
+    const [bytes] = storedLines(form, role, rows, k);
+    return byteRuns(offset, bytes, count, stride);
+  },
+
   // Rows of words are long in wide tiles.
-  const most = Math.max(1, Math.floor(columnTileElements / k / unit)) * unit;
-  for (let row = 0; row < n; row += most) {
-    const rectangle = { row, rows: Math.min(most, n - row), column: 0, columns: k, width: k };
-    yield { kind: 'tile', rectangle, roles };
-  }
-}
+  cuts: (shape, form, roles) => cutOutputs(shape, roles, { unit: gptqRowUnit(form), elements: columnTileElements }),
+  feedbackGroups: (_core, { groupSize }) => ({ group: groupSize, outer: 0 }),
+  checks: (_shape, { scale }, role) => (role === 'scale' ? floatsFinite(scale, 'scale') : []),
+  overflow: () => ', too large for the scale',
 
-/** The record of a form for the core. @param reads true for codes whose groups a part gives */
-function codesOf(form: GptqForm, reads: boolean): GptqRecord {
-  const { bits, words, groupSize, lessOne, grouped, symmetric, scale, range } = form;
-  return {
+  record: (
+    { bits, words, groupSize, lessOne, grouped, symmetric, scale, range }: GptqForm,
+    { isStored }: { readonly isStored: boolean },
+  ) => ({
     bits,
     groupSize,
     outputs: words === 'awq',
     lessOne,
-    grouped: reads && grouped,
+    grouped: isStored && grouped,
     symmetric,
     scale: ElementTypeId[scale],
     search: range !== undefined,
-  };
-}
-
-export const gptq: Codec<GptqForm> = {
-  id: 'gptq',
-  label: ({ bits }) => `I${bits}`,
-  parts: partsOf,
-  grid: ([n = 1, k = 1], form) => ({ rows: n, rowUnit: gptqRowUnit(form), columnUnit: k }),
-  runs: runsOf,
-  cuts: cutsOf,
-  feedbackGroups: (_core, { groupSize }) => ({ group: groupSize, outer: 0 }),
-
-  encode(core, tile, form, arena) {
-    return core.withRecord(GptqRecord, codesOf(form, false), (codes) =>
-      encodeTileByInputs(core, tile, form.importance, arena, {
-        plain: (at, ...rest) => core.models.encodeGptq(at, codes, ...rest),
-        fed: (at, moments, ...rest) => core.models.encodeGptqWithFeedback(at, codes, moments, ...rest),
-      }),
-    );
-  },
-
-  decode(core, { rows, columns, parts }, form, arena) {
-    const rectangle = { row: 0, rows, column: 0, columns, width: columns };
-    const stored = storedRecord(rows, columns, parts, (role) => {
-      const { bytes, count } = runsOf([rows, columns], form, role, rectangle);
-      return bytes * count;
-    });
-    return core.withRecord(GptqRecord, codesOf(form, true), (codes) =>
-      core.withRecord(StoredRecord, stored, (at) =>
-        decodeTile(core, arena, (...addresses) => core.models.decodeGptq(at, codes, ...addresses)),
-      ),
-    );
-  },
-
-  checks: (_shape, { scale }, role): readonly BitCheck[] => (role === 'scale' ? floatsFinite(scale, 'scale') : []),
-  overflow: () => ', too large for the scale',
-};
+  }),
+  calls: { encode: 'encodeGptq', feedback: 'encodeGptqWithFeedback', decode: 'decodeGptq' },
+});

@@ -5,11 +5,19 @@
 import { ElementTypeId, LowRankRecord, StatusId } from '../../core/door.js';
 import { ScalepointError } from '../../core/errors.js';
 import { checkCall } from './calls.js';
-import type { CastType } from './cast.js';
+import { type CastType, castTypeOf } from './cast.js';
 import type { BitCheck } from './checks.js';
-import type { ByteRuns, Codec, Form, Grid, Rectangle, Role } from './codec.js';
+import type { ByteRuns, Codec, Form, Rectangle, Role } from './codec.js';
 import { byteRuns, bytesOfElements, elementsOf, multipleOf } from './elements.js';
-import { type LowRankType, lowRankRoles } from './low-rank-names.js';
+
+/** Float types of an adapter's matrices. */
+export type LowRankType = keyof typeof ElementTypeId;
+
+/** True for a type of an adapter's matrices. */
+export const isLowRankType = (dtype: string): dtype is LowRankType => Object.hasOwn(castTypeOf, dtype);
+
+/** Roles of the matrices of an adapter by its place in the form. */
+export const lowRankRoles = (index: number) => ({ up: `up${index}`, down: `down${index}`, middle: `middle${index}` });
 
 /** The two matrices of an adapter for a weight [rows, columns]: up [rows, rank] and down [rank, columns]. */
 export interface LowRankPair {
@@ -44,7 +52,10 @@ export interface LowRankForm extends Form {
 }
 
 /** The pair and the matrix that a role names; undefined for parts of the base. */
-function matrixOf(form: LowRankForm, role: Role): { pair: LowRankPair; matrix: 'up' | 'down' | 'middle' } | undefined {
+function adapterMatrix(
+  form: LowRankForm,
+  role: Role,
+): { pair: LowRankPair; matrix: 'up' | 'down' | 'middle' } | undefined {
   const [, matrix, index] = /^(up|down|middle)(\d+)$/.exec(role) ?? [];
   const pair = form.pairs[Number(index)];
   return matrix === undefined || pair === undefined ? undefined : { pair, matrix: matrix as 'up' };
@@ -58,7 +69,7 @@ function inMatrix({ columns: width, rowLength }: LowRankForm, rectangle: Rectang
 }
 
 /** The bytes of a matrix of an adapter for a rectangle of the weight. @param all rows and columns of the weight in the file */
-function matrixRuns(
+function adapterRuns(
   pair: LowRankPair,
   matrix: 'up' | 'down' | 'middle',
   { row, rows, column, columns }: Rectangle,
@@ -71,39 +82,39 @@ function matrixRuns(
       matrix === 'middle'
         ? bytesOfElements(type, rank * inner * kernel)
         : bytesOfElements(pair.down, (inner * all.columns) / kernel);
-    return byteRuns(0, bytes, 1, bytes);
+    return byteRuns(0, bytes);
   }
   const size = bytesOfElements(pair[matrix as 'up' | 'down'], 1);
   const [first, count, whole] = matrix === 'up' ? [row, rows, all.rows] : [column, columns, all.columns];
   // The file holds the ranks of each row or column together, or the rows or columns of each rank.
   const isTogether = (matrix === 'up') !== turned;
   return isTogether
-    ? byteRuns(first * rank * size, count * rank * size, 1, count * rank * size)
+    ? byteRuns(first * rank * size, count * rank * size)
     : byteRuns(first * size, count * size, rank, whole * size);
 }
 
 /** Makes the codec. @param codecOf gives the codecs of bases */
 export function lowRankCodec(codecOf: (form: Form) => Codec): Codec<LowRankForm> {
-  /** Where a tensor can be cut: with rows of another length, where both have whole rows. */
-  const gridOf = (shape: readonly number[], { base, rows, columns, rowLength, pairs }: LowRankForm): Grid => {
-    const own = codecOf(base).grid([rows, columns], base);
-    if (rowLength !== undefined) {
-      const unit = multipleOf([rowLength, own.rowUnit * columns]);
-      return { rows: elementsOf(shape) / rowLength, rowUnit: unit / rowLength, columnUnit: rowLength };
-    }
-    const isWhole = pairs.some(({ middle }) => middle !== undefined);
-    return { rows, rowUnit: own.rowUnit, columnUnit: isWhole ? columns : own.columnUnit };
-  };
-
   return {
     id: 'low-rank',
     label: ({ base }) => codecOf(base).label(base),
     parts: (_shape, { base, rows, columns }) => codecOf(base).parts([rows, columns], base),
-    grid: gridOf,
+
+    grid(shape, { base, rows, columns, rowLength, pairs }) {
+      const own = codecOf(base).grid([rows, columns], base);
+      if (rowLength !== undefined) {
+        // Both have whole rows where the row lengths meet.
+        const unit = multipleOf([rowLength, own.rowUnit * columns]);
+        return { rows: elementsOf(shape) / rowLength, rowUnit: unit / rowLength, columnUnit: rowLength };
+      }
+      const isWhole = pairs.some(({ middle }) => middle !== undefined);
+      return { rows, rowUnit: own.rowUnit, columnUnit: isWhole ? columns : own.columnUnit };
+    },
+
     runs(_shape, form, role, given) {
       const rectangle = inMatrix(form, given);
-      const found = matrixOf(form, role);
-      if (found !== undefined) return matrixRuns(found.pair, found.matrix, rectangle, form);
+      const found = adapterMatrix(form, role);
+      if (found !== undefined) return adapterRuns(found.pair, found.matrix, rectangle, form);
       return codecOf(form.base).runs([form.rows, form.columns], form.base, role, rectangle);
     },
     cuts() {
@@ -125,7 +136,7 @@ export function lowRankCodec(codecOf: (form: Form) => Codec): Codec<LowRankForm>
         const part = (matrix: 'up' | 'down' | 'middle') => {
           const data = stored.parts[roles[matrix]];
           if (data === undefined) return { data: 0, size: 0 };
-          const { bytes, count } = matrixRuns(pair, matrix, rectangle, rectangle);
+          const { bytes, count } = adapterRuns(pair, matrix, rectangle, rectangle);
           return { data, size: bytes * count };
         };
         const { rank, turned, strength, alpha, root, middle } = pair;
@@ -159,7 +170,7 @@ export function lowRankCodec(codecOf: (form: Form) => Codec): Codec<LowRankForm>
     },
 
     checks: (_shape, form, role): readonly BitCheck[] => {
-      if (matrixOf(form, role) !== undefined) return [];
+      if (adapterMatrix(form, role) !== undefined) return [];
       return codecOf(form.base).checks?.([form.rows, form.columns], form.base, role) ?? [];
     },
   };

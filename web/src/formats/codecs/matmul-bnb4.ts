@@ -2,13 +2,10 @@
  * Blocks of 4-bit floats as the operator MatMulBnb4 of onnxruntime takes them: the columns of a matrix B [K, N] one after the other, each cut
  * into blocks with a scale. The arithmetic is in cpp/codecs/matmul_bnb4.cpp.
  */
-import { MatMulBnb4Record, PublishedCodebookId, StoredRecord } from '../../core/door.js';
-import type { Core } from '../../core/memory.js';
-import type { Arena } from './arena.js';
-import { decodeTile, encodeTile, storedRecord } from './calls.js';
-import type { Bytes, Codec, Encoded, Form, Role, Tile } from './codec.js';
-import { cutColumns, cutInPieces, readsAnyRows } from './columns.js';
-import { byteRuns, elementsOf } from './elements.js';
+import { MatMulBnb4Record, PublishedCodebookId } from '../../core/door.js';
+import { codecInCore } from './calls.js';
+import { type Bytes, type Codec, columnTileElements, type Form, type Role } from './codec.js';
+import { byteRuns, cutInPieces, cutOutputs, elementPart, elementsOf, readsAnyRows } from './elements.js';
 
 export interface MatMulBnb4Form extends Form {
   readonly codec: 'matmul-bnb4';
@@ -18,58 +15,18 @@ export interface MatMulBnb4Form extends Form {
   readonly transposed: boolean;
 }
 
-function codesOf({ blockSize, transposed }: MatMulBnb4Form): MatMulBnb4Record {
-  return { book: PublishedCodebookId.nf4, blockSize, transposed };
-}
-
 /** Bytes of a part. */
-function bytesOfPart(role: Role, elements: number, blockSize: number): number {
+function bnb4Bytes(role: Role, elements: number, blockSize: number): number {
   return role === 'data' ? elements / 2 : (4 * elements) / blockSize;
 }
 
-function encodeWhole(core: Core, tile: Tile, form: MatMulBnb4Form, arena: Arena): Encoded {
-  return core.withRecord(MatMulBnb4Record, codesOf(form), (codes) =>
-    encodeTile(core, tile, arena, (at, ...addresses) => core.models.encodeMatmulBnb4(at, codes, ...addresses)),
-  );
-}
-
-/** Copies columns of bytes into longer columns, in units of four bytes. */
-function spread({ module }: Core, { address, bytes }: Bytes, columns: number, to: number, columnBytes: number): void {
-  const words = module.HEAP32;
-  const [count, stride] = [bytes / columns / 4, columnBytes / 4];
-  for (let column = 0, from = address / 4, at = to / 4; column < columns; column++, at += stride) {
-    for (let i = 0; i < count; i++) words[at + i] = words[from++] as number;
-  }
-}
-
-/** Encodes a piece of a tile. The core makes the parts of the piece, which are then copied into those of the tile. */
-function encodePiece(core: Core, tile: Tile, form: MatMulBnb4Form, arena: Arena): Encoded {
-  const { piece, columns, roles } = tile;
-  const { row, of } = piece as NonNullable<Tile['piece']>;
-  const sizeOf = (role: Role, rows: number) => bytesOfPart(role, rows * columns, form.blockSize);
-  // Take the memory of the tile's parts first, so that its address is the same for each piece.
-  const parts: Record<Role, Bytes> = {};
-  for (const role of roles) parts[role] = { address: arena.take(sizeOf(role, of)), bytes: sizeOf(role, of) };
-  const { problem, ...encoded } = encodeWhole(core, { ...tile, piece: undefined }, form, arena);
-  if (problem !== undefined) return { parts, problem: { ...problem, index: problem.index + row * columns } };
-  for (const role of roles) {
-    const { address, bytes } = parts[role] as Bytes;
-    const to = address + sizeOf(role, row) / columns;
-    spread(core, encoded.parts[role] as Bytes, columns, to, bytes / columns);
-  }
-  return { ...encoded, parts };
-}
-
-export const matMulBnb4: Codec<MatMulBnb4Form> = {
+const wholeTiles: Codec<MatMulBnb4Form> = codecInCore(MatMulBnb4Record, {
   id: 'matmul-bnb4',
   label: ({ blockSize }) => `NF4 (${blockSize})`,
 
   parts(shape, { blockSize }) {
     const n = elementsOf(shape);
-    return [
-      { role: 'data', suffix: '_Bnb4', dtype: 'U8', shape: [n / 2], bytes: n / 2 },
-      { role: 'scale', suffix: '_absmax', dtype: 'F32', shape: [n / blockSize], bytes: (4 * n) / blockSize },
-    ];
+    return [elementPart('data', '_Bnb4', 'U8', [n / 2]), elementPart('scale', '_absmax', 'F32', [n / blockSize])];
   },
 
   grid(shape, { transposed }) {
@@ -79,29 +36,51 @@ export const matMulBnb4: Codec<MatMulBnb4Form> = {
 
   runs(shape, { transposed, blockSize }, role, { row, rows, column, columns }) {
     const [first, some, k] = transposed ? [row, rows, shape[1] as number] : [column, columns, shape[0] as number];
-    const size = bytesOfPart(role, k, blockSize);
-    return byteRuns(first * size, some * size, 1, some * size);
+    const size = bnb4Bytes(role, k, blockSize);
+    return byteRuns(first * size, some * size);
   },
 
   cuts(shape, { transposed, blockSize }, roles, source) {
     const [k = 0] = shape;
     // Copying the parts of pieces pays only if reading parts of rows is slow.
-    if (transposed || !readsAnyRows(source) || source?.prefersWide !== true)
-      return cutColumns(shape, transposed, roles);
-    const ofColumn = roles.reduce((sum, role) => sum + bytesOfPart(role, k, blockSize), 0);
+    if (transposed || !readsAnyRows(source) || source?.prefersWide !== true) {
+      const elements = transposed ? undefined : columnTileElements;
+      return cutOutputs(shape, roles, { turned: !transposed, unit: 16, elements });
+    }
+    const ofColumn = roles.reduce((sum, role) => sum + bnb4Bytes(role, k, blockSize), 0);
     return cutInPieces(shape, roles, blockSize, ofColumn);
   },
 
-  encode: (core, tile, form, arena) =>
-    tile.piece === undefined ? encodeWhole(core, tile, form, arena) : encodePiece(core, tile, form, arena),
+  record: ({ blockSize, transposed }: MatMulBnb4Form) => ({ book: PublishedCodebookId.nf4, blockSize, transposed }),
+  calls: { encode: 'encodeMatmulBnb4', decode: 'decodeMatmulBnb4' },
+});
 
-  decode(core, { rows, columns, parts }, form, arena) {
-    const n = rows * columns;
-    const stored = storedRecord(rows, columns, parts, (role) => bytesOfPart(role, n, form.blockSize));
-    return core.withRecord(MatMulBnb4Record, codesOf(form), (codes) =>
-      core.withRecord(StoredRecord, stored, (at) =>
-        decodeTile(core, arena, (...addresses) => core.models.decodeMatmulBnb4(at, codes, ...addresses)),
-      ),
-    );
+export const matMulBnb4: Codec<MatMulBnb4Form> = {
+  ...wholeTiles,
+
+  encode(core, tile, form, arena) {
+    const encode = wholeTiles.encode as NonNullable<typeof wholeTiles.encode>;
+    const { piece, columns, roles } = tile;
+    if (piece === undefined) return encode(core, tile, form, arena);
+    // The core makes the parts of the piece, which are then copied into those of the tile. Take the memory of the tile's parts first, so
+    // that its address is the same for each piece.
+    const { row, of } = piece;
+    const sizeOfRows = (role: Role, rows: number) => bnb4Bytes(role, rows * columns, form.blockSize);
+    const parts: Record<Role, Bytes> = {};
+    for (const role of roles) parts[role] = { address: arena.take(sizeOfRows(role, of)), bytes: sizeOfRows(role, of) };
+    const { problem, ...encoded } = encode(core, { ...tile, piece: undefined }, form, arena);
+    if (problem !== undefined) return { parts, problem: { ...problem, index: problem.index + row * columns } };
+    for (const role of roles) {
+      const [from, to] = [encoded.parts[role] as Bytes, parts[role] as Bytes];
+      // Columns of the piece become parts of longer columns, in units of four bytes.
+      const words = core.module.HEAP32;
+      const [count, stride] = [from.bytes / columns / 4, to.bytes / columns / 4];
+      let word = from.address / 4;
+      let at = (to.address + sizeOfRows(role, row) / columns) / 4;
+      for (let column = 0; column < columns; column++, at += stride) {
+        for (let i = 0; i < count; i++) words[at + i] = words[word++] as number;
+      }
+    }
+    return { ...encoded, parts };
   },
 };

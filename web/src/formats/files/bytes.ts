@@ -112,6 +112,11 @@ export function allocate(bytes: number, hint: string): Uint8Array<ArrayBuffer> {
   }
 }
 
+/** Reverses the bytes of each unit. */
+export function swapBytes(bytes: Uint8Array, unit: number): void {
+  for (let at = 0; at < bytes.length; at += unit) bytes.subarray(at, at + unit).reverse();
+}
+
 /** The system's text for an error without code, call and path, such as `no such file or directory`. */
 export function systemMessage(cause: unknown): string {
   const text = cause instanceof Error ? cause.message : show(cause);
@@ -168,4 +173,29 @@ export function checkRange(begin: number, end: number, size: number): void {
 export function checkByteCount(count: unknown, most: number, what: string): number {
   if (Number.isInteger(count) && (count as number) >= 0 && (count as number) <= most) return count as number;
   throw new ScalepointError('IO', `${what}: the count of bytes is ${show(count)}, of ${most} that were asked for`);
+}
+
+/**
+ * Reads bytes of a Blob into memory. `arrayBuffer` allocates, but reads of a stream into existing memory (BYOB) sometimes never end in
+ * Chromium 156, some hundred megabytes into a file.
+ * @param chunk bytes that are in memory twice
+ */
+export async function readBlob(blob: Blob, begin: number, target: Uint8Array, chunk: number): Promise<void> {
+  for (let done = 0; done < target.length; done += chunk) {
+    const end = Math.min(target.length, done + chunk);
+    let bytes: Uint8Array;
+    try {
+      bytes = new Uint8Array(await blob.slice(begin + done, begin + end).arrayBuffer());
+    } catch (cause) {
+      throw ioError('cannot read the file', cause);
+    }
+    checkLength(bytes.length, end - done, 'the file', begin + done);
+    target.set(bytes, done);
+  }
+}
+
+/** The error for an answer of a server without the file. */
+export function answerError(address: string, status: number): ScalepointError {
+  const cause = status === 404 ? { cause: Object.assign(new Error('not found'), { code: missing }) } : {};
+  return new ScalepointError('IO', `cannot fetch ${address}: the server answered ${status}`, cause);
 }

@@ -8,8 +8,8 @@ export function badFile(message: string, byteOffset: number): never {
 }
 
 /** Fails because a tensor is missing or does not fit. @throws ScalepointError `BAD_FILE` */
-export function badTensor(tensor: string, message: string): never {
-  throw new ScalepointError('BAD_FILE', `tensor ${quoted(tensor)}: ${message}`, { tensor });
+export function badTensor(tensor: string, message: string, byteOffset?: number): never {
+  throw new ScalepointError('BAD_FILE', `tensor ${quoted(tensor)}: ${message}`, { tensor, byteOffset });
 }
 
 /** Fails because statistics are damaged, those of a weight if it is known. @throws ScalepointError `BAD_FILE` */

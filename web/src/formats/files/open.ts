@@ -3,20 +3,23 @@
 import { rangeError, ScalepointError, typeError } from '../../core/errors.js';
 import { nodeModule } from '../../core/node.js';
 import { ofType } from '../../core/option-problem.js';
-import { isBuffer, isBytes } from '../../core/realms.js';
+import { isBuffer, isBytes, tagOf } from '../../core/realms.js';
 import { aMoment, type Waiting, waitingFor } from '../../core/waiting.js';
 import {
   allocate,
+  answerError,
   type ByteSource,
   checkLength,
   checkRange,
   type FileInput,
   type InputFile,
   ioError,
+  readBlob,
+  type StreamInput,
+  shorterError,
+  tooLongError,
 } from './bytes.js';
 import { handleSource, pathSource } from './handle.js';
-import { isStream, streamSource } from './stream.js';
-import { urlSource } from './url.js';
 
 /** Types of the option `file`. */
 const fileForm = ofType('Uint8Array', 'ArrayBuffer', 'Blob', 'Response', 'stream', 'URL', 'path', 'open file');
@@ -34,44 +37,32 @@ export function withAddress<T>(input: T): T | URL {
   }
 }
 
-function detachedError(bytes: unknown, cause: unknown): TypeError {
-  return typeError('file', { kind: 'state', state: 'attached' }, bytes, undefined, cause);
-}
-
-/** All bytes of a buffer. @throws TypeError if it is detached */
-function bytesOf(buffer: ArrayBuffer): Uint8Array {
-  try {
-    return new Uint8Array(buffer);
-  } catch (cause) {
-    throw detachedError(buffer, cause);
-  }
-}
-
 /** A source in memory. Reads copy the bytes, because the caller may transfer or resize the buffer at any time. */
-function memorySource(bytes: Uint8Array): ByteSource {
+function memorySource(given: Uint8Array | ArrayBuffer): ByteSource {
+  let bytes: Uint8Array;
   try {
+    bytes = isBytes(given) ? given : new Uint8Array(given);
     // A detached buffer looks like an empty one, but no view of it can be made.
     if (bytes.byteLength === 0) new Uint8Array(bytes.buffer);
   } catch (cause) {
-    throw detachedError(bytes, cause);
+    throw typeError('file', { kind: 'state', state: 'attached' }, given, undefined, cause);
   }
   const size = bytes.byteLength;
   const { buffer, byteOffset } = bytes;
-  /** All of the bytes. Making a view fails, or the view is empty, if the buffer shrank or was detached. */
-  const current = (begin: number): Uint8Array => {
+  const copy = (begin: number, target: Uint8Array) => {
+    checkRange(begin, begin + target.length, size);
     let view: Uint8Array | undefined;
     try {
+      // Making a view fails, or the view is empty, if the buffer shrank or was detached.
       view = new Uint8Array(buffer, byteOffset, size);
     } catch {
       // The check below throws.
     }
-    if (view?.length === size) return view;
-    const message = 'the array was changed while it was read: its buffer was detached, or shrank below it';
-    throw new ScalepointError('CHANGED', message, { byteOffset: begin });
-  };
-  const copy = (begin: number, target: Uint8Array) => {
-    checkRange(begin, begin + target.length, size);
-    target.set(current(begin).subarray(begin, begin + target.length));
+    if (view?.length !== size) {
+      const message = 'the array was changed while it was read: its buffer was detached, or shrank below it';
+      throw new ScalepointError('CHANGED', message, { byteOffset: begin });
+    }
+    target.set(view.subarray(begin, begin + target.length));
   };
   return {
     size,
@@ -85,7 +76,7 @@ function memorySource(bytes: Uint8Array): ByteSource {
       return target;
     },
     async verify() {
-      current(0);
+      copy(0, new Uint8Array(0));
     },
     async close() {},
   };
@@ -97,13 +88,6 @@ const blobChunk = 1 << 18;
 function blobSource(blob: Blob): ByteSource {
   const name = (blob as { name?: unknown }).name;
   const { size } = blob;
-  const bytesOf = async (begin: number, end: number) => {
-    try {
-      return new Uint8Array(await blob.slice(begin, end).arrayBuffer());
-    } catch (cause) {
-      throw ioError('cannot read the file', cause);
-    }
-  };
   return {
     size,
     isFar: true,
@@ -112,22 +96,321 @@ function blobSource(blob: Blob): ByteSource {
     ...(typeof name === 'string' && name !== '' ? { name } : {}),
     async read(begin, end) {
       checkRange(begin, end, size);
-      return bytesOf(begin, end);
+      try {
+        return new Uint8Array(await blob.slice(begin, end).arrayBuffer());
+      } catch (cause) {
+        throw ioError('cannot read the file', cause);
+      }
     },
     async readInto(begin, target) {
       checkRange(begin, begin + target.length, size);
-      for (let done = 0; done < target.length; done += blobChunk) {
-        const end = Math.min(target.length, done + blobChunk);
-        const bytes = await bytesOf(begin + done, begin + end);
-        checkLength(bytes.length, end - done, 'the file', begin + done);
-        target.set(bytes, done);
-      }
+      await readBlob(blob, begin, target, blobChunk);
     },
     // Reading a File that has changed fails by itself.
     async verify() {},
     async close() {},
   };
 }
+
+// ---------------------------------------------------------------------------------------------------------------------- servers
+
+/** A file to fetch, until a signal aborts. */
+interface RemoteFile {
+  readonly url: URL;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** Asks a server. @throws ScalepointError `IO` */
+async function request({ url, signal }: RemoteFile, headers: Record<string, string>): Promise<Response> {
+  let response: Response;
+  try {
+    response = await fetch(url, { credentials: 'same-origin', headers, signal: signal ?? null });
+  } catch (cause) {
+    // Node's fetch keeps the reason in the error's own cause.
+    const reason = (cause as { cause?: unknown } | null)?.cause;
+    const tells = reason instanceof Error && reason.message !== '';
+    throw ioError(`cannot fetch ${url.href}`, tells ? reason : cause);
+  }
+  // 416: the file is empty, and has no range.
+  if (response.ok || response.status === 416) return response;
+  drop(response);
+  throw answerError(url.href, response.status);
+}
+
+/** Cancels a response whose body is not needed. */
+function drop({ body }: Response): void {
+  body?.cancel().catch(() => {});
+}
+
+/** The version of a file, if the server reports one. */
+function versionOf({ headers }: Response): string | null {
+  return headers.get('etag') ?? headers.get('last-modified');
+}
+
+/** The range of the file in a response. `size` is undefined if the server hides it. */
+function answeredRange({
+  status,
+  headers,
+}: Response): { begin: number; last: number; size: number | undefined } | undefined {
+  const [, begin, last, size] = /^bytes (\d+)-(\d+)\/(\d+|\*)$/i.exec(headers.get('content-range') ?? '') ?? [];
+  if (status !== 206 || begin === undefined) return undefined;
+  return { begin: Number(begin), last: Number(last), size: size === '*' ? undefined : Number(size) };
+}
+
+/** Reads the body of a response, which has to fill memory exactly. @throws ScalepointError `IO` if it is longer, `CHANGED` if it is shorter */
+async function takeBody({ url }: RemoteFile, response: Response, begin: number, target: Uint8Array): Promise<void> {
+  const { length } = target;
+  const reader = response.body?.getReader();
+  let done = 0;
+  for (;;) {
+    let chunk: Awaited<ReturnType<ReadableStreamDefaultReader<Uint8Array>['read']>> | undefined;
+    try {
+      chunk = await reader?.read();
+    } catch (cause) {
+      throw ioError(`cannot fetch ${url.href}`, cause);
+    }
+    if (chunk === undefined || chunk.done) break;
+    const { value } = chunk;
+    if (value.length > length - done) {
+      reader?.cancel().catch(() => {});
+      throw new ScalepointError(
+        'IO',
+        `cannot fetch ${url.href}: the server sent more than the ${length} bytes asked for`,
+      );
+    }
+    target.set(value, done);
+    done += value.length;
+  }
+  if (done < length) throw shorterError(url.href, begin + done);
+}
+
+/** Fetches bytes into memory from a file of known size and version. */
+async function fetchRange(file: RemoteFile, begin: number, target: Uint8Array, size: number, version: string | null) {
+  const { href } = file.url;
+  const end = begin + target.length;
+  const response = await request(file, { Range: `bytes=${begin}-${end - 1}` });
+  const range = answeredRange(response);
+  const isSame = versionOf(response) === version && (range?.size === undefined || range.size === size);
+  if (isSame && range?.begin === begin && range.last === end - 1) return takeBody(file, response, begin, target);
+  drop(response);
+  if (!isSame || response.status !== 206) {
+    throw new ScalepointError('CHANGED', `${href} was changed while it was read`, { byteOffset: begin });
+  }
+  const got = response.headers.get('content-range') ?? 'no range';
+  const message = `cannot fetch ${href}: the server sent ${got} instead of bytes ${begin}-${end - 1}`;
+  throw new ScalepointError('IO', message, { byteOffset: begin });
+}
+
+/** A name in a URL, decoded; unchanged if the result would not be a name. */
+export function decodedName(encoded: string): string {
+  try {
+    const name = decodeURIComponent(encoded);
+    // A slash in a name would make it a path.
+    return /[/\\]/.test(name) ? encoded : name;
+  } catch {
+    return encoded;
+  }
+}
+
+/** The name of the file at a URL. */
+export const urlFileName = ({ pathname }: URL): string => decodedName(pathname.split('/').pop() ?? '');
+
+/** A source of the whole file, from a server without ranges. @param first its response to a request for a range */
+async function fetchWhole(file: RemoteFile, first: Response, most: number | undefined): Promise<ByteSource> {
+  const { href } = file.url;
+  // A server without ranges sends the whole file. A server that hides the size is asked again.
+  if (first.status !== 200) drop(first);
+  const whole = first.status === 200 ? first : await request(file, {});
+  if (whole.status !== 200) {
+    drop(whole);
+    throw new ScalepointError(
+      'IO',
+      `cannot fetch ${href}: the server answered ${whole.status} instead of the whole file`,
+    );
+  }
+  try {
+    const { body } = whole;
+    if (most === undefined || body === null) return blobSource(await whole.blob());
+    // Fail behind the limit.
+    let left = most;
+    const limited = new TransformStream<Uint8Array, Uint8Array<ArrayBuffer>>({
+      transform(chunk, controller) {
+        left -= chunk.length;
+        if (left < 0) throw tooLongError(href, most);
+        controller.enqueue(chunk as Uint8Array<ArrayBuffer>);
+      },
+    });
+    return blobSource(await new Response(body.pipeThrough(limited)).blob());
+  } catch (cause) {
+    if (cause instanceof ScalepointError) throw cause;
+    throw ioError(`cannot fetch ${href}`, cause);
+  }
+}
+
+/**
+ * A file on a server, read by ranges if the server offers them, and otherwise fetched as a whole. Changes in between are noticed by size,
+ * ETag or date.
+ * @param most bytes of a file that is fetched as a whole
+ */
+async function urlSource(url: URL, signal: AbortSignal | undefined, most?: number): Promise<ByteSource> {
+  if (url.protocol === 'file:' && nodeModule('node:fs/promises') !== undefined) return pathSource(url);
+  const file = { url, signal };
+  const name = urlFileName(url);
+  const named = name === '' ? {} : { name };
+  const first = await request(file, { Range: 'bytes=0-0' });
+  const range = answeredRange(first);
+  const size = range?.size;
+  if (range?.begin !== 0 || range.last !== 0 || size === undefined || !Number.isSafeInteger(size)) {
+    return { ...(await fetchWhole(file, first, most)), ...named };
+  }
+  drop(first);
+  const version = versionOf(first);
+  return {
+    size,
+    ...named,
+    isFar: true,
+    async read(begin, end) {
+      checkRange(begin, end, size);
+      const target = allocate(end - begin, ' at once');
+      if (begin < end) await fetchRange(file, begin, target, size, version);
+      return target;
+    },
+    async readInto(begin, target) {
+      checkRange(begin, begin + target.length, size);
+      if (target.length > 0) await fetchRange(file, begin, target, size, version);
+    },
+    async verify() {},
+    async close() {},
+  };
+}
+
+// ---------------------------------------------------------------------------------------------------------------------- streams
+
+/** True for a stream of bytes. False for a folder of the browser, which lists its files by the same method. */
+export function isStream(file: unknown): file is StreamInput {
+  if (typeof file !== 'object' || file === null) return false;
+  const tag = tagOf(file);
+  if (tag === 'Response' || tag === 'ReadableStream') return true;
+  return !('getFileHandle' in file) && typeof (file as AsyncIterable<unknown>)[Symbol.asyncIterator] === 'function';
+}
+
+/** The bytes of a stream that nobody has read, with the file's name if it is known. */
+function unreadStream(file: StreamInput): { readonly body: ReadableStream<Uint8Array>; readonly name: string } {
+  const read = { kind: 'state', state: 'unread' } as const;
+  if (tagOf(file) === 'Response') {
+    const { ok, status, url, body, bodyUsed } = file as Response;
+    if (!ok) throw answerError(url || 'the file', status);
+    if (bodyUsed || body === null) throw typeError('file', read, file);
+    if (body.locked) throw typeError('file', { kind: 'state', state: 'unlocked' }, file);
+    return { body, name: url === '' ? '' : urlFileName(new URL(url)) };
+  }
+  if (tagOf(file) === 'ReadableStream') {
+    const body = file as ReadableStream<Uint8Array>;
+    if (body.locked) throw typeError('file', { kind: 'state', state: 'unlocked' }, file);
+    return { body, name: '' };
+  }
+  const { destroyed, readableEnded, path } = file as { destroyed?: unknown; readableEnded?: unknown; path?: unknown };
+  if (destroyed === true || readableEnded === true) throw typeError('file', read, file);
+  const name = typeof path === 'string' ? (path.split(/[\\/]/).pop() ?? '') : '';
+  // A stream of the web over one of Node, or over a generator.
+  const iterator = (file as AsyncIterable<Uint8Array>)[Symbol.asyncIterator]();
+  const body = new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      const { done, value } = await iterator.next();
+      if (done) controller.close();
+      else controller.enqueue(value);
+    },
+    async cancel() {
+      await iterator.return?.();
+    },
+  });
+  return { body, name };
+}
+
+/** A file of Node's folder for temporary files, without a name, so that it goes with its handle even if the process is killed. */
+async function temporaryFile(label: string) {
+  const [fs, os, paths] = [nodeModule('node:fs/promises'), nodeModule('node:os'), nodeModule('node:path')];
+  if (fs === undefined || os === undefined || paths === undefined) return undefined;
+  const path = paths.join(os.tmpdir(), `scalepoint-${globalThis.crypto.randomUUID()}`);
+  try {
+    const handle = await fs.open(path, 'wx+', 0o600);
+    await fs.rm(path, { force: true });
+    return handle;
+  } catch (cause) {
+    throw ioError(`cannot make a temporary file for ${label}`, cause, path);
+  }
+}
+
+/** Bytes after which a browser may put a part of a Blob on disk. */
+const partBytes = 1 << 24;
+
+/** Collects chunks in a Blob. */
+function blobOfChunks() {
+  const parts: Blob[] = [];
+  let chunks: Uint8Array<ArrayBuffer>[] = [];
+  let held = 0;
+  const fold = () => {
+    parts.push(new Blob(chunks));
+    chunks = [];
+    held = 0;
+  };
+  return {
+    add(chunk: Uint8Array<ArrayBuffer>) {
+      chunks.push(chunk);
+      held += chunk.length;
+      if (held >= partBytes) fold();
+    },
+    end() {
+      fold();
+      return new Blob(parts);
+    },
+  };
+}
+
+/**
+ * Reads a stream to its end, and opens its bytes. Formats are read by position. The bytes go in Node into a temporary file without a name,
+ * which goes with its handle; elsewhere into a Blob, which browsers keep on disk if it is large.
+ * @param most bytes of it; no limit by default
+ * @throws TypeError if the stream was read before or has other chunks than bytes; ScalepointError `IO`, or `BAD_FILE` for more bytes
+ */
+async function streamSource(file: StreamInput, signal: AbortSignal | undefined, most = Infinity): Promise<ByteSource> {
+  const { body, name } = unreadStream(file);
+  const label = name === '' ? 'the stream' : name;
+  const named = name === '' ? {} : { name };
+  const reader = body.getReader();
+  const cancel = (reason: unknown) => void reader.cancel(reason).catch(() => {});
+  const stop = () => cancel(signal?.reason);
+  signal?.addEventListener('abort', stop);
+  const handle = await temporaryFile(label);
+  try {
+    const blob = handle === undefined ? blobOfChunks() : undefined;
+    let size = 0;
+    for (;;) {
+      const { done, value } = await reader.read();
+      signal?.throwIfAborted();
+      if (done) break;
+      if (!isBytes(value)) throw typeError('file', ofType('stream of Uint8Array'), value);
+      if (size + value.length > most) throw tooLongError(label, most);
+      blob?.add(value as Uint8Array<ArrayBuffer>);
+      for (let begin = 0; handle !== undefined && begin < value.length; ) {
+        begin += (await handle.write(value, begin, value.length - begin, size + begin)).bytesWritten;
+      }
+      size += value.length;
+    }
+    const source = handle && (await handleSource(handle, label, () => handle.close()));
+    return { ...(source ?? blobSource((blob as ReturnType<typeof blobOfChunks>).end())), ...named };
+  } catch (cause) {
+    cancel(cause);
+    if (handle !== undefined) await aMoment(handle.close());
+    signal?.throwIfAborted();
+    if (cause instanceof ScalepointError || (cause instanceof TypeError && 'option' in cause)) throw cause;
+    throw ioError(`cannot read ${label}`, cause);
+  } finally {
+    signal?.removeEventListener('abort', stop);
+  }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------- opening
 
 /** True for a file handle of the browser. */
 export function isHandle(file: unknown): file is FileSystemFileHandle {
@@ -155,18 +438,6 @@ export function isFileInput(file: unknown): file is FileInput {
   return typeof read === 'function' && typeof stat === 'function';
 }
 
-function opened(given: FileInput, signal: AbortSignal | undefined, most?: number): Promise<ByteSource> | ByteSource {
-  const file = withAddress(given);
-  if (isBytes(file)) return memorySource(file);
-  if (isBuffer(file)) return memorySource(bytesOf(file));
-  if (file instanceof Blob) return blobSource(file);
-  if (file instanceof URL) return urlSource(file, signal, blobSource, most);
-  if (typeof file === 'string') return pathSource(file);
-  if (isStream(file)) return streamSource(file, signal, blobSource, most);
-  if (isFileInput(file)) return handleSource(file, 'the open file', async () => {});
-  throw typeError('file', fileForm, file);
-}
-
 /**
  * Opens a file for reading by position. All calls of the source end as soon as the signal aborts.
  * @param most bytes to fetch at once from a server without ranges, which may send without end; no limit by default
@@ -174,7 +445,17 @@ function opened(given: FileInput, signal: AbortSignal | undefined, most?: number
  */
 export async function openWithin({ signal, soon }: Waiting, file: FileInput, most?: number): Promise<ByteSource> {
   signal?.throwIfAborted();
-  const source = await soon(Promise.resolve(opened(file, signal, most)), (late) => void aMoment(late.close()));
+  const opened = async () => {
+    const input = withAddress(file);
+    if (isBytes(input) || isBuffer(input)) return memorySource(input);
+    if (input instanceof Blob) return blobSource(input);
+    if (input instanceof URL) return urlSource(input, signal, most);
+    if (typeof input === 'string') return pathSource(input);
+    if (isStream(input)) return streamSource(input, signal, most);
+    if (isFileInput(input)) return handleSource(input, 'the open file', async () => {});
+    throw typeError('file', fileForm, input);
+  };
+  const source = await soon(opened(), (late) => void aMoment(late.close()));
   const { readInto } = source;
   return {
     ...source,

@@ -4,8 +4,87 @@ import { type NodeWritableHandle, nodeModule, type WritableFileHandle } from '..
 import { ofType } from '../../core/option-problem.js';
 import { type Waiting, waitingFor } from '../../core/waiting.js';
 import { checkByteCount, fileIdOf, type InputFile, ioError, quoted } from './bytes.js';
-import { forget, partialName, remember, removeDead } from './partials.js';
 import type { ByteSink, SinkReference } from './sink.js';
+
+// ------------------------------------------------------------------------------------------------------- names of partial files
+
+// A process that ends early removes its own partial files. Those of killed processes are recognized by their names and removed by the next
+// process that writes into the folder.
+
+/** The members that are used of the process. */
+interface Process {
+  readonly pid: number;
+  kill(pid: number, signal: 0): unknown;
+  on(event: 'exit', listener: () => void): unknown;
+  off(event: 'exit', listener: () => void): unknown;
+}
+const { process } = globalThis as unknown as { readonly process?: Process };
+
+/** Partial files of this thread. */
+const partials = new Set<string>();
+
+function removePartials(): void {
+  for (const path of partials) {
+    try {
+      nodeModule('node:fs')?.rmSync(path, { force: true });
+    } catch {
+      // The next run removes it.
+    }
+  }
+}
+
+/** Removes a file at the end of the process, unless `forget` is called before. */
+function remember(path: string): void {
+  if (partials.size === 0) process?.on('exit', removePartials);
+  partials.add(path);
+}
+
+function forget(path: string): void {
+  partials.delete(path);
+  if (partials.size === 0) process?.off('exit', removePartials);
+}
+
+/** A hash of this host and container, within which process ids are unique. */
+async function hostTag(): Promise<string> {
+  const space = await nodeModule('node:fs/promises')
+    ?.readlink('/proc/self/ns/pid')
+    .catch(() => '');
+  let hash = 0x811c9dc5;
+  for (const character of `${nodeModule('node:os')?.hostname()}\n${space}`) {
+    hash = Math.imul(hash ^ (character.codePointAt(0) as number), 0x01000193) >>> 0;
+  }
+  return hash.toString(16).padStart(8, '0');
+}
+
+/** A name for a file that is being written: `.scalepoint-HOST-PROCESS-RANDOM.partial`. */
+async function partialName(): Promise<string> {
+  return `.scalepoint-${await hostTag()}-${process?.pid}-${crypto.randomUUID().slice(0, 8)}.partial`;
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process?.kill(pid, 0);
+    return true;
+  } catch (error) {
+    // EPERM: the process exists, and belongs to another user.
+    return (error as { code?: unknown }).code !== 'ESRCH';
+  }
+}
+
+/** Removes partial files of dead processes from a folder. Never fails. */
+async function removeDead(folder: string): Promise<void> {
+  const [fs, paths] = [nodeModule('node:fs/promises'), nodeModule('node:path')];
+  if (fs === undefined || paths === undefined) return;
+  const pattern = new RegExp(`^\\.scalepoint-${await hostTag()}-(\\d{1,10})-[0-9a-f]{8}\\.partial$`);
+  const names = await fs.readdir(folder).catch(() => []);
+  for (const name of names) {
+    const [, pid] = pattern.exec(name) ?? [];
+    if (pid === undefined || isAlive(Number(pid))) continue;
+    await fs.rm(paths.join(folder, name), { force: true }).catch(() => {});
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------------------ writing
 
 /** Writes all of the bytes through a handle of Node. */
 export async function writeAll(
@@ -71,7 +150,7 @@ export interface OutputNames {
 const unnamed: OutputNames = { inputs: [] };
 
 /** Examines the file under a name. @throws RangeError if it is an input; ScalepointError `EXISTS` or `IO` */
-async function targetOf(
+async function outputTarget(
   path: string,
   overwrite: boolean,
   { option = 'output', inputs }: OutputNames,
@@ -102,14 +181,14 @@ async function targetOf(
 
 /** Fails if a file is an input, or cannot be replaced. @throws RangeError; ScalepointError `IO` */
 export async function checkNoInput(path: string, names: OutputNames): Promise<void> {
-  await targetOf(path, true, names);
+  await outputTarget(path, true, names);
 }
 
 function existsError(path: string, cause: unknown): ScalepointError {
   return new ScalepointError('EXISTS', `${quoted(path)} exists already`, { cause, path });
 }
 
-export const codeOf = (cause: unknown) => (cause as { code?: unknown } | undefined)?.code;
+const codeOf = (cause: unknown) => (cause as { code?: unknown } | undefined)?.code;
 
 /** Gives a file a name that must be free. If several processes try, one succeeds. @throws ScalepointError `EXISTS` or `IO` */
 async function claim(temporary: string, path: string): Promise<void> {
@@ -197,7 +276,7 @@ class PartialFile implements ByteSink {
     await this.#waiting.soon(this.#call(this.#handle?.datasync()));
     await this.#call(this.#close());
     this.#waiting.signal?.throwIfAborted();
-    await targetOf(path, this.#overwrite, this.#names);
+    await outputTarget(path, this.#overwrite, this.#names);
     if (this.#overwrite) await this.#call(nodeFiles().fs.rename(this.#temporary, path));
     else await claim(this.#temporary, path);
     forget(this.#temporary);
@@ -237,7 +316,7 @@ export async function pathSink(
   const { signal, soon } = waiting;
   const named = path instanceof URL ? urls.fileURLToPath(path) : path;
   const prepare = async () => {
-    const target = await targetOf(named, overwrite, names);
+    const target = await outputTarget(named, overwrite, names);
     const folder = paths.dirname(target.path);
     await removeDead(folder);
     return { target, temporary: paths.join(folder, await partialName()) };
@@ -268,10 +347,28 @@ export async function pathSink(
 export async function removeFile(path: string | URL, names: OutputNames): Promise<void> {
   const { fs, urls } = nodeFiles();
   const named = path instanceof URL ? urls.fileURLToPath(path) : path;
-  const { path: target } = await targetOf(named, true, names);
+  const { path: target } = await outputTarget(named, true, names);
   try {
     await fs.rm(target, { force: true });
   } catch (cause) {
     throw ioError(`cannot replace ${quoted(named)}`, cause, named);
   }
+}
+
+/**
+ * Makes a folder unless it exists (Node). Returns a function that removes it again if it was made and nothing is in it, which never throws.
+ * @throws ScalepointError `IO`
+ */
+export async function makeFolder(path: string | URL): Promise<() => Promise<void>> {
+  const { fs, urls } = nodeFiles();
+  const named = path instanceof URL ? urls.fileURLToPath(path) : path;
+  try {
+    await fs.mkdir(named);
+  } catch (cause) {
+    if (codeOf(cause) === 'EEXIST') return async () => {};
+    throw ioError(`cannot make the folder ${quoted(named)}`, cause, named);
+  }
+  return async () => {
+    await fs.rmdir(named).catch(() => {});
+  };
 }

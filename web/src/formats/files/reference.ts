@@ -4,7 +4,7 @@
  */
 import { ScalepointError } from '../../core/errors.js';
 import { type NodeModules, nodeModule } from '../../core/node.js';
-import { checkByteCount, checkLength, fileIdOf, ioError, type SourceReference, shorterError } from './bytes.js';
+import { checkByteCount, fileIdOf, ioError, readBlob, type SourceReference, shorterError } from './bytes.js';
 import type { SinkReference } from './sink.js';
 
 /**
@@ -15,29 +15,8 @@ export type ReadBytes = (begin: number, target: Uint8Array, from: number, to: nu
 /** Writes bytes at a position: all of them, or it fails with a ScalepointError. */
 export type WriteBytes = (position: number, bytes: Uint8Array) => void;
 
-// -------------------------------------------------------------------------------------------------------------------------- Blobs
-
 /** Bytes of a Blob that are in memory twice. */
 const blobChunk = 1 << 22;
-
-/**
- * Reads bytes of a Blob into memory. `arrayBuffer` allocates, but reads of a stream into existing memory (BYOB) sometimes never end in
- * Chromium 156, some hundred megabytes into a file.
- */
-async function readPart(blob: Blob, begin: number, target: Uint8Array): Promise<void> {
-  for (let done = 0; done < target.length; ) {
-    const end = Math.min(target.length, done + blobChunk);
-    let bytes: Uint8Array;
-    try {
-      bytes = new Uint8Array(await blob.slice(begin + done, begin + end).arrayBuffer());
-    } catch (cause) {
-      throw ioError('cannot read the file', cause);
-    }
-    checkLength(bytes.length, end - done, 'the file', begin + done);
-    target.set(bytes, done);
-    done = end;
-  }
-}
 
 // ------------------------------------------------------------------------------------------------------------ files of the system
 
@@ -120,7 +99,7 @@ function openIf(
 /** Opens a file to read. Undefined if this thread cannot, or if another file has taken its place. */
 export function readerOf(reference: SourceReference): ReadBytes | undefined {
   if (reference.kind === 'blob')
-    return (begin, target, from, to) => readPart(reference.blob, begin, target.subarray(from, to));
+    return (begin, target, from, to) => readBlob(reference.blob, begin, target.subarray(from, to), blobChunk);
   const fs = nodeModule('node:fs');
   if (fs === undefined) return undefined;
   const { fileId, size, mtimeMs } = reference.stamp;

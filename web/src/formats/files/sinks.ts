@@ -114,27 +114,13 @@ function blobSink(): MemorySink {
   };
 }
 
-/** Fails if an open file is one of the inputs. @throws RangeError */
-async function checkOther(handle: NodeWritableHandle, inputs: readonly InputFile[]): Promise<void> {
+/** A sink in a file that the caller opened (Node) and closes. @throws RangeError if it is one of the inputs */
+async function handleSink(handle: NodeWritableHandle, inputs: readonly InputFile[]): Promise<ByteSink> {
   const { stat } = handle as Partial<Pick<NodeFileHandle, 'stat'>>;
   const status = typeof stat === 'function' ? await stat.call(handle).catch(() => undefined) : undefined;
   const fileId = status && fileIdOf(status);
   const same = inputs.find((input) => input.handle === handle || (fileId !== undefined && input.fileId === fileId));
   if (same !== undefined) throw rangeError('output', { kind: 'apart', from: same.option }, handle);
-}
-
-/** Refuses an output in the browser that is also an input. */
-async function checkOtherEntry(file: FileSystemFileHandle, inputs: readonly InputFile[]): Promise<void> {
-  for (const { handle, option } of inputs) {
-    if (isHandle(handle) && (handle === file || (await file.isSameEntry?.(handle)))) {
-      throw rangeError('output', { kind: 'apart', from: option }, file);
-    }
-  }
-}
-
-/** A sink in a file that the caller opened (Node) and closes. */
-async function handleSink(handle: NodeWritableHandle, inputs: readonly InputFile[]): Promise<ByteSink> {
-  await checkOther(handle, inputs);
   // Without this, the end of a longer file would remain. Devices cannot be truncated. Other failures show when bytes are written.
   await handle.truncate(0).catch(() => {});
   let finished = false;
@@ -151,18 +137,14 @@ async function handleSink(handle: NodeWritableHandle, inputs: readonly InputFile
   };
 }
 
-/** True if a stream also takes positions, as `createWritable` of a browser's file handle gives it. */
-function isFileStream(stream: WritableStream): stream is FileSystemWritableFileStream {
-  return typeof (stream as { seek?: unknown }).seek === 'function';
-}
-
 /** A sink in a stream. Finishing closes it, which makes files of the browser visible. */
 function streamSink(
   stream: WritableStream<Uint8Array<ArrayBuffer>> | FileSystemWritableFileStream,
   { soon }: Waiting,
 ): ByteSink {
   if (stream.locked) throw typeError('output', { kind: 'state', state: 'unlocked' }, stream);
-  const positional = isFileStream(stream);
+  // A stream of `createWritable` of a browser's file handle also takes positions.
+  const positional = 'seek' in stream && typeof stream.seek === 'function';
   const writer = (stream as WritableStream<unknown>).getWriter();
   // A broken stream also rejects this promise. `write` reports the error; an unhandled rejection would end the process.
   writer.closed.catch(() => {});
@@ -205,7 +187,7 @@ function streamSink(
 /**
  * A sink in a file of the browser.
  * @param overwrite false: a file with content stays. undefined: it is replaced, unless somebody else writes it in the meantime
- * @throws ScalepointError `EXISTS`, `IO`
+ * @throws RangeError if it is one of the inputs; ScalepointError `EXISTS`, `IO`
  */
 async function browserSink(
   file: FileSystemFileHandle,
@@ -213,7 +195,11 @@ async function browserSink(
   waiting: Waiting,
   inputs: readonly InputFile[],
 ): Promise<ByteSink> {
-  await checkOtherEntry(file, inputs);
+  for (const { handle, option } of inputs) {
+    if (isHandle(handle) && (handle === file || (await file.isSameEntry?.(handle)))) {
+      throw rangeError('output', { kind: 'apart', from: option }, file);
+    }
+  }
   // Without the mode, a second writer would see an empty file while the first one writes. Engines that do not know the mode let both write.
   const options = overwrite ? undefined : { keepExistingData: false, mode: 'exclusive' };
   const open = async () => {

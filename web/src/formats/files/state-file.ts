@@ -9,9 +9,9 @@ import { ScalepointError, typeError } from '../../core/errors.js';
 import { nodeModule, type WritableFileHandle } from '../../core/node.js';
 import { ofType } from '../../core/option-problem.js';
 import { type ByteSource, ioError } from './bytes.js';
+import { sha256Of } from './checksums.js';
 import { openWithin } from './open.js';
 import { checkNoInput, writeAll } from './path-sink.js';
-import { sha256Of } from './sha256.js';
 import { type ByteSink, openSink, type SinkOptions } from './sinks.js';
 
 /** The facts that decide about a result, such as the stamps of the files of a model, by words for them: the model, the data, the options. */

@@ -5,10 +5,9 @@
 import { rangeError, typeError } from '../../core/errors.js';
 import { type Expected, type Hint, ofType, whole } from '../../core/option-problem.js';
 import { amended, option, type Words } from '../../core/schema.js';
-import { alignmentKey, type GgufPair, typeNameOf } from './contents.js';
+import { alignmentKey, type GgufPair, type ValueType, type ValueTypeName, valueTypes } from './contents.js';
 import type { GgufHeader } from './header.js';
-import { pairOf } from './pairs.js';
-import { splitKeys } from './splits.js';
+import { pairOf, splitKeys } from './pairs.js';
 
 /** Values of the metadata to write, by their keys: texts, truth values, whole numbers and fractions. */
 export type MetadataEdits = Readonly<
@@ -42,14 +41,6 @@ const mostInt = 2 ** 32 - 1;
 
 const byLayout: Hint = { kind: 'because', message: 'it follows from the layout of the file' };
 
-function checkKey(key: string, edit: unknown, path: string): void {
-  const bytes = new TextEncoder().encode(key).length;
-  if (bytes === 0 || bytes > mostKeyBytes || key.includes('\0')) {
-    throw rangeError(path, { kind: 'number', min: 1, max: mostKeyBytes, unit: 'bytes' }, bytes);
-  }
-  if (ownKeys.includes(key)) throw rangeError(path, { kind: 'absent' }, edit, byLayout);
-}
-
 /** Valid values of a key, for errors. */
 const editForm: Expected = {
   kind: 'anyOf',
@@ -77,47 +68,27 @@ function checkEdit(edit: unknown, path: string): void {
   }
 }
 
-/** @throws TypeError or RangeError naming the option */
-function check(value: unknown, name: string): void {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw typeError(name, ofType('object'), value);
-  }
-  for (const [key, edit] of Object.entries(value)) {
-    const path = `${name}[${JSON.stringify(key)}]`;
-    checkKey(key, edit, path);
-    checkEdit(edit, path);
-  }
-}
-
 // ------------------------------------------------------------------------------------------------------------------- command line
 
-function parsed(type: string, text: string): MetadataEdit | undefined {
-  if (type === 'str') return text;
-  if (type === 'bool' && (text === 'true' || text === 'false')) return text === 'true';
-  if (type === 'int' && /^\d{1,15}$/.test(text)) return { int: Number(text) };
-  if (type === 'float' && /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(text)) return { float: Number(text) };
-  return undefined;
-}
-
 const overrides = ['llama.context_length=int:8192', 'llama.rope.freq_base=float:1e4', 'KEY=bool:true', 'KEY=str:TEXT'];
-
-/** Parses an argument of --override-kv. @throws RangeError */
-function override(word: string): readonly [key: string, value: MetadataEdit] {
-  const [, key, type, text] = /^([^=]+)=(\w+):(.*)$/s.exec(word) ?? [];
-  if (key === undefined || type === undefined || !['int', 'float', 'bool', 'str'].includes(type)) {
-    throw rangeError('--override-kv', { kind: 'text', form: 'KEY=TYPE:VALUE', examples: overrides }, word);
-  }
-  const value = parsed(type, text ?? '');
-  if (value === undefined) {
-    throw rangeError('--override-kv', ofType(type), word);
-  }
-  return [key, value];
-}
 
 /** The option for edits of the metadata. */
 export const metadata = amended(
   option<MetadataEdits>(
-    check,
+    (value, name) => {
+      if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+        throw typeError(name, ofType('object'), value);
+      }
+      for (const [key, edit] of Object.entries(value)) {
+        const path = `${name}[${JSON.stringify(key)}]`;
+        const bytes = new TextEncoder().encode(key).length;
+        if (bytes === 0 || bytes > mostKeyBytes || key.includes('\0')) {
+          throw rangeError(path, { kind: 'number', min: 1, max: mostKeyBytes, unit: 'bytes' }, bytes);
+        }
+        if (ownKeys.includes(key)) throw rangeError(path, { kind: 'absent' }, edit, byLayout);
+        checkEdit(edit, path);
+      }
+    },
     {
       name: 'override-kv',
       value: 'KEY=TYPE:VALUE',
@@ -130,7 +101,19 @@ export const metadata = amended(
   {
     read({ 'override-kv': words, name, 'chat-template': template }: Words) {
       const edits: (readonly [key: string, value: MetadataEdit])[] = [];
-      for (const word of Array.isArray(words) ? (words as readonly string[]) : []) edits.push(override(word));
+      for (const word of Array.isArray(words) ? (words as readonly string[]) : []) {
+        const [, key, type = '', text = ''] = /^([^=]+)=(\w+):(.*)$/s.exec(word) ?? [];
+        if (key === undefined || !['int', 'float', 'bool', 'str'].includes(type)) {
+          throw rangeError('--override-kv', { kind: 'text', form: 'KEY=TYPE:VALUE', examples: overrides }, word);
+        }
+        let edit: MetadataEdit | undefined;
+        if (type === 'str') edit = text;
+        else if (type === 'bool' && /^(true|false)$/.test(text)) edit = text === 'true';
+        else if (type === 'int' && /^\d{1,15}$/.test(text)) edit = { int: Number(text) };
+        else if (type === 'float' && /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(text)) edit = { float: Number(text) };
+        if (edit === undefined) throw rangeError('--override-kv', ofType(type), word);
+        edits.push([key, edit]);
+      }
       if (name !== undefined) edits.push([nameKey, String(name)]);
       if (template !== undefined) edits.push([templateKey, String(template)]);
       const keys = edits.map(([key]) => key);
@@ -143,19 +126,6 @@ export const metadata = amended(
 
 // -------------------------------------------------------------------------------------------------------------------------- pairs
 
-/** Kind of value of a type, for comparing with an existing key. */
-function kindOf(type: string): string {
-  if (type === 'string' || type === 'bool' || type === 'array') return type;
-  return type.startsWith('f') ? 'float' : 'int';
-}
-
-function setPair(name: string, edit: MetadataEdit): { readonly kind: string; readonly pair: GgufPair } {
-  if (typeof edit === 'string') return { kind: 'string', pair: pairOf({ name, type: 'string', value: edit }) };
-  if (typeof edit === 'boolean') return { kind: 'bool', pair: pairOf({ name, type: 'bool', value: edit }) };
-  if ('int' in edit) return { kind: 'int', pair: pairOf({ name, type: 'u32', value: edit.int }) };
-  return { kind: 'float', pair: pairOf({ name, type: 'f32', value: edit.float }) };
-}
-
 /**
  * The pairs with the edits. Edited pairs move to the end, as in ggml.
  * @throws RangeError if a key has a value of another kind
@@ -165,14 +135,28 @@ export function edited(
   { pairs: before }: Pick<GgufHeader, 'pairs'>,
   edits: MetadataEdits = {},
 ): GgufPair[] {
-  const types = new Map(before.map((pair) => [pair.key, typeNameOf(pair)]));
-  const made = Object.entries(edits).map(([key, edit]) => {
-    const { kind, pair } = setPair(key, edit);
-    const type = types.get(key);
-    if (type !== undefined && kindOf(type) !== kind) {
-      throw rangeError(`metadata[${JSON.stringify(key)}]`, ofType(type), edit, { kind: 'as', option: 'file' });
+  const known = new Map(before.map((pair) => [pair.key, pair]));
+  const made = Object.entries(edits).map(([name, edit]) => {
+    let pair: GgufPair;
+    if (typeof edit === 'string') pair = pairOf({ name, type: 'string', value: edit });
+    else if (typeof edit === 'boolean') pair = pairOf({ name, type: 'bool', value: edit });
+    else if ('int' in edit) pair = pairOf({ name, type: 'u32', value: edit.int });
+    else pair = pairOf({ name, type: 'f32', value: edit.float });
+    const replaced = known.get(name);
+    const type = replaced && storedType(replaced);
+    // All integers are of one kind, and all fractions.
+    const kindOf = (type: string) => type.replace(/^[ui]\d+$/, 'int').replace(/^f\d+$/, 'float');
+    if (type !== undefined && kindOf(type) !== kindOf(storedType(pair))) {
+      throw rangeError(`metadata[${JSON.stringify(name)}]`, ofType(type), edit, { kind: 'as', option: 'file' });
     }
     return pair;
   });
   return [...pairs.filter(({ key }) => !Object.hasOwn(edits, key)), ...made];
+}
+
+/** Type of a pair's value. */
+function storedType({ bytes }: GgufPair): ValueTypeName {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  const number = view.getUint32(8 + Number(view.getBigUint64(0, true)), true);
+  return (valueTypes[number] as ValueType).name;
 }

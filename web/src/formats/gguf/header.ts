@@ -11,18 +11,18 @@ import { allocate, type ByteSource, quoted } from '../files/bytes.js';
 import type { MetadataValue } from '../format.js';
 import { elementCount } from '../tensors.js';
 import {
+  alignedTo,
   alignmentKey,
   defaultAlignment,
   type GgufPair,
   type GgufTensor,
+  ggmlBytes,
+  type MetadataScalar,
   minTensorBytes,
-  padded,
+  typesById,
   type ValueType,
   valueTypes,
 } from './contents.js';
-import { ggmlBytes, typesById } from './types.js';
-
-type MetadataScalar = Extract<MetadataValue, string | number | bigint | boolean>;
 
 /** Longest array that is shown whole. Longer ones are cut to the first few elements. */
 const wholeArray = 64;
@@ -78,11 +78,6 @@ class HeaderReader {
     this.source = source;
   }
 
-  /** Size of the file in bytes. */
-  get size(): number {
-    return this.source.size;
-  }
-
   fail(message: string, position = this.position): never {
     const place = this.tensor === undefined ? '' : `tensor ${quoted(this.tensor)}: `;
     throw new ScalepointError('BAD_FILE', `${place}${message}`, {
@@ -91,8 +86,8 @@ class HeaderReader {
     });
   }
 
-  /** Fails unless the file has `count` more bytes within the limit of headers. `count` is untrusted. */
-  expect(count: number | bigint, what: string): void {
+  /** Fails unless the file has `count` more bytes within the limit of headers. */
+  private expect(count: number | bigint, what: string): void {
     const left = this.source.size - this.position;
     if (count > left) this.fail(`the file ends inside of ${what}, which needs ${count} bytes and has ${left}`);
     if (this.position + Number(count) > maxHeaderBytes) {
@@ -106,7 +101,7 @@ class HeaderReader {
   }
 
   /** Reads the next `count` bytes into memory. Call `expect` first. */
-  async load(count: number): Promise<void> {
+  private async load(count: number): Promise<void> {
     const end = this.position + count;
     if (end <= this.filled) return;
     const size = Math.min(this.source.size, maxHeaderBytes, Math.max(end, firstRead, Math.ceil(this.filled * 1.5)));
@@ -117,6 +112,12 @@ class HeaderReader {
     this.bytes = larger;
     this.view = new DataView(larger.buffer);
     this.filled = size;
+  }
+
+  /** Reads the next `count` bytes into memory, or fails. `count` is untrusted. */
+  async need(count: number | bigint, what: string): Promise<void> {
+    this.expect(count, what);
+    await this.load(Number(count));
   }
 
   /** Reads a 32-bit number that is in memory already. */
@@ -144,11 +145,9 @@ class HeaderReader {
 
   /** Steps over a string and returns the offset of its bytes. */
   private async string(what: string): Promise<number> {
-    this.expect(8, `the length of ${what}`);
-    await this.load(8);
+    await this.need(8, `the length of ${what}`);
     const length = this.u64();
-    this.expect(length, what);
-    await this.load(Number(length));
+    await this.need(length, what);
     this.position += Number(length);
     return this.position - Number(length);
   }
@@ -190,8 +189,7 @@ class HeaderReader {
   }
 
   private async array(what: string): Promise<MetadataValue> {
-    this.expect(12, what);
-    await this.load(12);
+    await this.need(12, what);
     const start = this.position;
     const type = this.valueType(`the elements of ${what}`);
     if (type.name === 'array') this.fail(`${what} is an array of arrays, which ggml does not read`, start);
@@ -202,7 +200,7 @@ class HeaderReader {
     const length = Number(claimed);
     this.expect(length * type.bytes, what);
     const shown = length <= wholeArray ? length : firstOfArray;
-    const first: MetadataScalar[] = [];
+    const first: (MetadataScalar | string)[] = [];
     if (type.name === 'string') {
       for (let i = 0; i < length; i++) {
         const begin = this.stringInMemory() ?? (await this.string(what));
@@ -224,8 +222,7 @@ class HeaderReader {
   async value(type: ValueType, what: string): Promise<MetadataValue> {
     if (type.name === 'array') return this.array(what);
     if (type.name === 'string') return this.text(await this.string(what));
-    this.expect(type.bytes, what);
-    await this.load(type.bytes);
+    await this.need(type.bytes, what);
     return this.scalar(type, what);
   }
 
@@ -233,30 +230,6 @@ class HeaderReader {
   part(begin: number, end: number): Uint8Array<ArrayBuffer> {
     return this.bytes.subarray(begin, end);
   }
-}
-
-/** Reads magic, version and counts. */
-async function readStart(reader: HeaderReader): Promise<{ version: number; tensorCount: number; pairCount: number }> {
-  reader.expect(24, 'the start');
-  await reader.load(24);
-  if (reader.u32() !== 0x46554747) reader.fail("the file does not begin with 'GGUF'", 0);
-  const version = reader.u32();
-  if (version !== 2 && version !== 3) {
-    const reason =
-      (version & 0xffff) === 0 && version !== 0 ? 'the file is big-endian' : `version ${version} is not supported`;
-    reader.fail(`${reason}; little-endian files of version 2 and 3 are`, 4);
-  }
-  const tensorCount = reader.u64();
-  const pairCount = reader.u64();
-  for (const [count, what, bytes, position] of [
-    [tensorCount, 'tensors', minTensorBytes, 8],
-    [pairCount, 'key-value pairs', minPairBytes, 16],
-  ] as const) {
-    const room = reader.size - 24;
-    if (count > room / bytes) reader.fail(`${count} ${what} have no room in the file`, position);
-    if (count > maxEntries) reader.fail(`${count} ${what} are more than the ${maxEntries} supported`, position);
-  }
-  return { version, tensorCount: Number(tensorCount), pairCount: Number(pairCount) };
 }
 
 /** A key, and the bytes [begin, end) of its pair. */
@@ -275,8 +248,7 @@ async function readPairs(
     if (key === '') reader.fail(`key ${i} is empty`, begin);
     if (Object.hasOwn(metadata, key)) reader.fail(`the key ${quoted(key)} occurs twice`, begin);
     const what = `the value of ${quoted(key)}`;
-    reader.expect(4, `the type of ${what}`);
-    await reader.load(4);
+    await reader.need(4, `the type of ${what}`);
     const at = reader.position;
     const type = reader.valueType(what);
     const value = await reader.value(type, what);
@@ -297,7 +269,7 @@ interface TensorEntry extends GgufTensor {
   readonly position: number;
 }
 
-async function readEntry(reader: HeaderReader, index: number, names: Set<string>): Promise<TensorEntry> {
+async function tensorEntry(reader: HeaderReader, index: number, names: Set<string>): Promise<TensorEntry> {
   const position = reader.position;
   const name = await reader.name(`the name of tensor ${index}`);
   reader.tensor = name;
@@ -309,15 +281,13 @@ async function readEntry(reader: HeaderReader, index: number, names: Set<string>
   }
   if (names.has(name)) reader.fail('the name occurs twice', position);
   names.add(name);
-  reader.expect(4, 'the number of dimensions');
-  await reader.load(4);
+  await reader.need(4, 'the number of dimensions');
   const dimensions = reader.u32();
   if (dimensions > maxDimensions) {
     reader.fail(`${dimensions} dimensions are more than the ${maxDimensions} allowed`, reader.position - 4);
   }
   const rest = dimensions * 8 + 12;
-  reader.expect(rest, 'the entry');
-  await reader.load(rest);
+  await reader.need(rest, 'the entry');
   const start = reader.position;
   const shape: number[] = [];
   for (let i = 0; i < dimensions; i++) shape.unshift(Number(reader.u64()));
@@ -342,16 +312,35 @@ async function readEntry(reader: HeaderReader, index: number, names: Set<string>
  */
 export async function readGguf(source: ByteSource): Promise<GgufHeader> {
   const reader = new HeaderReader(source);
-  const { version, tensorCount, pairCount } = await readStart(reader);
-  const { metadata, places, alignment } = await readPairs(reader, pairCount);
+  // Read magic, version and counts.
+  await reader.need(24, 'the start');
+  if (reader.u32() !== 0x46554747) reader.fail("the file does not begin with 'GGUF'", 0);
+  const version = reader.u32();
+  if (version !== 2 && version !== 3) {
+    const reason =
+      (version & 0xffff) === 0 && version !== 0 ? 'the file is big-endian' : `version ${version} is not supported`;
+    reader.fail(`${reason}; little-endian files of version 2 and 3 are`, 4);
+  }
+  const tensorCount = reader.u64();
+  const pairCount = reader.u64();
+  for (const [count, what, bytes, position] of [
+    [tensorCount, 'tensors', minTensorBytes, 8],
+    [pairCount, 'key-value pairs', minPairBytes, 16],
+  ] as const) {
+    const room = source.size - 24;
+    if (count > room / bytes) reader.fail(`${count} ${what} have no room in the file`, position);
+    if (count > maxEntries) reader.fail(`${count} ${what} are more than the ${maxEntries} supported`, position);
+  }
+
+  const { metadata, places, alignment } = await readPairs(reader, Number(pairCount));
   const names = new Set<string>();
   const entries: TensorEntry[] = [];
   for (let i = 0; i < tensorCount; i++) {
-    entries.push(await readEntry(reader, i, names));
+    entries.push(await tensorEntry(reader, i, names));
     reader.tensor = undefined;
   }
 
-  const dataOffset = padded(reader.position, alignment);
+  const dataOffset = alignedTo(reader.position, alignment);
   let covered = 0;
   const tensors = entries.map(({ position, ...tensor }) => {
     const { name, bytes, byteOffset } = tensor;
@@ -363,7 +352,7 @@ export async function readGguf(source: ByteSource): Promise<GgufHeader> {
       const there = Math.max(0, source.size - dataOffset);
       reader.fail(`it ends ${covered + bytes} bytes into the data, of which the file has only ${there}`, position);
     }
-    covered = padded(covered + bytes, alignment);
+    covered = alignedTo(covered + bytes, alignment);
     return { ...tensor, byteOffset: dataOffset + byteOffset };
   });
   const pairs = places.map(([key, begin, end]) => ({ key, bytes: reader.part(begin, end) }));

@@ -1,26 +1,31 @@
 /**
- * Importance matrices of llama.cpp: for each weight, the mean squares of the activations multiplied with each column. Files are GGUF, or an
- * older form of plain numbers.
- * Reference: github.com/ggml-org/llama.cpp, common/imatrix-loader.cpp at 0a32c5e and tools/quantize/quantize.cpp at 03161a4.
+ * Importance matrices of llama.cpp: for each weight, the mean squares of the activations multiplied with each column. Files are GGUF, which
+ * are written, too, or an older form of plain numbers.
+ * Reference: github.com/ggml-org/llama.cpp, common/imatrix-loader.cpp at 0a32c5e, tools/quantize/quantize.cpp at 03161a4, and
+ * tools/imatrix/imatrix.cpp at 006e7ef.
  */
+import { checkKeys } from '../../core/check.js';
+import { rangeError, typeError } from '../../core/errors.js';
+import { ofType, whole } from '../../core/option-problem.js';
+import { floatsIn } from '../codecs/floats-in.js';
 import type { ByteSource } from '../files/bytes.js';
 import { badStatistics } from '../files/errors.js';
 import type { ImportanceEntry, ImportanceMatrix } from '../statistics.js';
+import { compareNames } from '../tensors.js';
 import type { GgufTensor } from './contents.js';
-import { type GgufHeader, readGguf } from './header.js';
+import { readGguf } from './header.js';
+import { layoutGguf } from './layout.js';
+import { type GgufKey, pairOf } from './pairs.js';
 
-function checkValues(values: Float32Array, what: string, name: string, byteOffset: number): void {
+function checkImportances(values: Float32Array, what: string, name: string, byteOffset: number): void {
   const wrong = values.findIndex((value) => !(value >= 0 && value < Number.POSITIVE_INFINITY));
   if (wrong < 0) return;
   badStatistics(`${what} ${wrong} is ${values[wrong]}; they are finite and at least 0`, name, byteOffset + 4 * wrong);
 }
 
 /** Reads little-endian floats. */
-async function floatsAt(source: ByteSource, begin: number, count: number): Promise<Float32Array<ArrayBuffer>> {
-  const bytes = await source.read(begin, begin + 4 * count);
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  return Float32Array.from({ length: count }, (_, i) => view.getFloat32(4 * i, true));
-}
+const floatsAt = async (source: ByteSource, begin: number, count: number) =>
+  floatsIn(await source.read(begin, begin + 4 * count), 'F32');
 
 // --------------------------------------------------------------------------------------------------------------------------- GGUF
 
@@ -29,18 +34,7 @@ const keys = ['imatrix.datasets', 'imatrix.chunk_count', 'imatrix.chunk_size'] a
 /** The tensors of an entry by the ends of their names. `in_sum` is not used. */
 type ImportanceTensors = Partial<Record<'in_sum2' | 'counts' | 'in_sum', GgufTensor>>;
 
-function partsByName({ tensors }: GgufHeader): Map<string, ImportanceTensors> {
-  const found = new Map<string, ImportanceTensors>();
-  for (const tensor of tensors) {
-    const [, name, end] = /^(.*)\.(in_sum2|counts|in_sum)$/s.exec(tensor.name) ?? [];
-    if (name === undefined || end === undefined) continue;
-    if (tensor.dtype !== 'F32') badStatistics(`it is ${tensor.dtype} instead of F32`, tensor.name, tensor.byteOffset);
-    found.set(name, { ...found.get(name), [end]: tensor });
-  }
-  return found;
-}
-
-async function entryOf(
+async function importanceEntry(
   source: ByteSource,
   name: string,
   parts: ImportanceTensors,
@@ -61,8 +55,8 @@ async function entryOf(
     await floatsAt(source, sums.byteOffset, values),
     await floatsAt(source, counts.byteOffset, matrices),
   ];
-  checkValues(read, 'sum', name, sums.byteOffset);
-  checkValues(times, 'count', name, counts.byteOffset);
+  checkImportances(read, 'sum', name, sums.byteOffset);
+  checkImportances(times, 'count', name, counts.byteOffset);
   const columns = values / matrices;
   let isPartial = false;
   for (const [matrix, time] of times.entries()) {
@@ -76,15 +70,20 @@ async function entryOf(
 }
 
 async function readGgufMatrix(source: ByteSource): Promise<Omit<ImportanceMatrix, 'file'>> {
-  const header = await readGguf(source);
-  const { metadata } = header;
+  const { metadata, tensors } = await readGguf(source);
   const missing = keys.find((key) => metadata[key] === undefined);
   if (missing !== undefined) badStatistics(`this is not an importance matrix: ${missing} is missing`);
-  const parts = partsByName(header);
+  const parts = new Map<string, ImportanceTensors>();
+  for (const tensor of tensors) {
+    const [, name, end] = /^(.*)\.(in_sum2|counts|in_sum)$/s.exec(tensor.name) ?? [];
+    if (name === undefined || end === undefined) continue;
+    if (tensor.dtype !== 'F32') badStatistics(`it is ${tensor.dtype} instead of F32`, tensor.name, tensor.byteOffset);
+    parts.set(name, { ...parts.get(name), [end]: tensor });
+  }
   if (parts.size === 0) badStatistics('the importance matrix has no sums');
   const entries = new Map<string, ImportanceEntry>();
   for (const [name, some] of parts) {
-    const entry = await entryOf(source, name, some);
+    const entry = await importanceEntry(source, name, some);
     if (entry !== undefined) entries.set(name, entry);
   }
   const [datasets, count] = [metadata['imatrix.datasets'], metadata['imatrix.chunk_count']];
@@ -131,32 +130,6 @@ class Reader {
   }
 }
 
-async function readOldEntry(reader: Reader, index: number): Promise<readonly [name: string, entry: ImportanceEntry]> {
-  const what = `entry ${index}`;
-  const start = reader.position;
-  const length = await reader.int(what);
-  if (length < 1 || length > mostNameBytes) {
-    badStatistics(`${what} has a name of ${length} bytes, so this is not an importance matrix`, undefined, start);
-  }
-  const name = await reader.text(length, what);
-  const calls = await reader.int(what);
-  const count = await reader.int(what);
-  if (count < 1 || 4 * count > reader.left) {
-    badStatistics(
-      `it claims ${count} values, and the file has bytes for ${Math.floor(reader.left / 4)}`,
-      name,
-      reader.position,
-    );
-  }
-  const begin = reader.position;
-  const values = await floatsAt(reader.source, begin, count);
-  reader.position += 4 * count;
-  checkValues(values, 'value', name, begin);
-  const divisor = Math.fround(calls);
-  if (calls > 0) for (const [i, value] of values.entries()) values[i] = value / divisor;
-  return [name, { values, isPartial: false }];
-}
-
 async function readOldMatrix(source: ByteSource): Promise<Omit<ImportanceMatrix, 'file'>> {
   const reader = new Reader(source);
   const count = await reader.int('the number of entries');
@@ -165,7 +138,28 @@ async function readOldMatrix(source: ByteSource): Promise<Omit<ImportanceMatrix,
     badStatistics(`this is not an importance matrix: it claims ${count} entries in ${reader.left} bytes`, undefined, 0);
   }
   const entries = new Map<string, ImportanceEntry>();
-  for (let i = 0; i < count; i++) entries.set(...(await readOldEntry(reader, i)));
+  for (let i = 0; i < count; i++) {
+    const what = `entry ${i}`;
+    const start = reader.position;
+    const length = await reader.int(what);
+    if (length < 1 || length > mostNameBytes) {
+      badStatistics(`${what} has a name of ${length} bytes, so this is not an importance matrix`, undefined, start);
+    }
+    const name = await reader.text(length, what);
+    const calls = await reader.int(what);
+    const columns = await reader.int(what);
+    if (columns < 1 || 4 * columns > reader.left) {
+      const room = Math.floor(reader.left / 4);
+      badStatistics(`it claims ${columns} values, and the file has bytes for ${room}`, name, reader.position);
+    }
+    const begin = reader.position;
+    const values = await floatsAt(source, begin, columns);
+    reader.position += 4 * columns;
+    checkImportances(values, 'value', name, begin);
+    const divisor = Math.fround(calls);
+    if (calls > 0) for (const [k, value] of values.entries()) values[k] = value / divisor;
+    entries.set(name, { values, isPartial: false });
+  }
   // The rest may be missing, or cut off.
   const chunks = reader.left >= 4 ? await reader.int('the number of chunks') : 0;
   const length = reader.left >= 4 ? await reader.int('the name of the data set') : 0;
@@ -175,11 +169,67 @@ async function readOldMatrix(source: ByteSource): Promise<Omit<ImportanceMatrix,
 
 // ------------------------------------------------------------------------------------------------------------------------ reading
 
-const magic = 0x46554747;
-
 /** Reads an importance matrix of either form. @throws ScalepointError `BAD_FILE`, `IO` */
 export async function importanceIn(source: ByteSource): Promise<Omit<ImportanceMatrix, 'file'>> {
   const start = await source.read(0, Math.min(4, source.size));
-  const isGguf = start.length === 4 && new DataView(start.buffer, start.byteOffset, 4).getUint32(0, true) === magic;
+  const isGguf =
+    start.length === 4 && new DataView(start.buffer, start.byteOffset, 4).getUint32(0, true) === 0x46554747;
   return isGguf ? readGgufMatrix(source) : readOldMatrix(source);
+}
+
+// ------------------------------------------------------------------------------------------------------------------------ writing
+
+/** Statistics of a weight: for each column of each matrix, in order, the sum of squares of the activations multiplied with it. */
+interface Sums {
+  readonly name: string;
+  readonly sums: Float64Array;
+  /** Number of rows that each matrix was multiplied with. */
+  readonly counts: Float64Array;
+}
+
+/** Metadata of the file. */
+interface About {
+  readonly datasets?: readonly string[] | undefined;
+  readonly chunks?: number | undefined;
+  readonly chunkSize?: number | undefined;
+}
+
+/** Bytes of the file. llama-quantize requires all three keys. */
+export function importanceFile(weights: readonly Sums[], about: About): Uint8Array<ArrayBuffer> {
+  checkKeys(about, ['datasets', 'chunks', 'chunkSize']);
+  const { datasets = ['unnamed'] } = about;
+  if (!Array.isArray(datasets) || !datasets.every((name) => typeof name === 'string')) {
+    throw typeError('datasets', ofType('array of names'), datasets);
+  }
+  const rows = weights.reduce((most, { counts }) => counts.reduce((a, b) => Math.max(a, b), most), 1);
+  const chunks = about.chunks ?? 1;
+  const chunkSize = about.chunkSize ?? Math.ceil(rows / chunks);
+  for (const [name, value] of Object.entries({ chunks, chunkSize })) {
+    const fits = Number.isInteger(value) && value >= 1 && value < 2 ** 32;
+    if (!fits) throw rangeError(name, whole(1, 2 ** 32 - 1), value);
+  }
+  const keys: GgufKey[] = [
+    { name: 'general.type', type: 'string', value: 'imatrix' },
+    { name: 'imatrix.datasets', type: 'string[]', value: datasets },
+    { name: 'imatrix.chunk_count', type: 'u32', value: chunks },
+    { name: 'imatrix.chunk_size', type: 'u32', value: chunkSize },
+  ];
+  const parts = weights
+    .toSorted((a, b) => compareNames(a.name, b.name))
+    .flatMap(({ name, sums, counts }) => [
+      { name: `${name}.in_sum2`, values: sums, shape: [counts.length, sums.length / counts.length] },
+      { name: `${name}.counts`, values: counts, shape: [counts.length, 1] },
+    ]);
+  const { header, tensors, size } = layoutGguf(
+    keys.map(pairOf),
+    parts.map(({ name, shape }) => ({ name, shape, dtype: 'F32' })),
+  );
+  const file = new Uint8Array(size);
+  const view = new DataView(file.buffer);
+  file.set(header);
+  for (const [i, { values }] of parts.entries()) {
+    const at = (tensors[i] as (typeof tensors)[number]).byteOffset;
+    for (const [k, value] of values.entries()) view.setFloat32(at + 4 * k, value, true);
+  }
+  return file;
 }

@@ -1,8 +1,16 @@
 /** Lays out GGUF files as ggml's writer does. Reference: github.com/ggml-org/ggml, src/gguf.cpp at d99724f. */
 import { show } from '../../core/show.js';
 import { allocate, quoted } from '../files/bytes.js';
-import { alignmentKey, defaultAlignment, type GgufPair, type GgufTensor, minTensorBytes, padded } from './contents.js';
-import { ggmlBytes, ggmlType } from './types.js';
+import {
+  alignedTo,
+  alignmentKey,
+  defaultAlignment,
+  type GgufPair,
+  type GgufTensor,
+  ggmlBytes,
+  ggmlType,
+  minTensorBytes,
+} from './contents.js';
 
 /** A GGUF file to be written: its header, and the offset of each tensor. */
 export interface GgufLayout {
@@ -16,15 +24,6 @@ export interface GgufLayout {
   readonly wrongAlignment?: number;
 }
 
-/** A tensor to be written, with the fields of its entry. */
-interface LayoutEntry {
-  readonly tensor: GgufTensor;
-  readonly type: number;
-  readonly name: Uint8Array;
-  /** Dimensions in ggml's order. */
-  readonly ne: readonly number[];
-}
-
 /** Options of a layout. */
 export interface LayoutOptions {
   /** Divisor of the offsets of tensors. @defaultValue 32 */
@@ -33,51 +32,6 @@ export interface LayoutOptions {
   readonly fixAlignment?: boolean;
   /** True writes dimensions of 1 at the end of ggml's order, which ggml omits. @defaultValue false */
   readonly keepDimensions?: boolean;
-}
-
-/** Places tensors one after the other, from 0 on. */
-function entriesOf(
-  tensors: readonly { readonly name: string; readonly dtype: string; readonly shape: readonly number[] }[],
-  alignment: number,
-  keepDimensions: boolean,
-): { entries: LayoutEntry[]; end: number } {
-  const encoder = new TextEncoder();
-  let end = 0;
-  const entries = tensors.map(({ name, dtype, shape }) => {
-    const type = ggmlType(dtype);
-    const bytes = ggmlBytes(type, shape);
-    if (bytes === undefined) {
-      throw new RangeError(`tensor ${quoted(name)}: shape ${show(shape)} of ${dtype} cannot be stored`);
-    }
-    const tensor = { name, dtype, shape, bytes, byteOffset: end };
-    end = padded(end + bytes, alignment);
-    const ne = [...shape].reverse();
-    while (!keepDimensions && ne.length > 1 && ne.at(-1) === 1) ne.pop();
-    return { tensor, type: type.id, name: encoder.encode(name), ne: ne.length === 0 ? [1] : ne };
-  });
-  return { entries, end };
-}
-
-/** Writes an entry. Returns its end. */
-function writeEntry(
-  header: Uint8Array<ArrayBuffer>,
-  position: number,
-  { tensor, type, name, ne }: LayoutEntry,
-): number {
-  const view = new DataView(header.buffer);
-  let at = position;
-  view.setBigUint64(at, BigInt(name.length), true);
-  header.set(name, at + 8);
-  at += 8 + name.length;
-  view.setUint32(at, ne.length, true);
-  at += 4;
-  for (const n of ne) {
-    view.setBigUint64(at, BigInt(n), true);
-    at += 8;
-  }
-  view.setUint32(at, type, true);
-  view.setBigUint64(at + 4, BigInt(tensor.byteOffset), true);
-  return at + 12;
 }
 
 /**
@@ -90,15 +44,27 @@ export function layoutGguf(
   tensors: readonly { readonly name: string; readonly dtype: string; readonly shape: readonly number[] }[],
   { alignment = defaultAlignment, fixAlignment = false, keepDimensions = false }: LayoutOptions = {},
 ): GgufLayout {
-  const { entries, end } = entriesOf(tensors, alignment, keepDimensions);
+  // Place tensors one after the other, from 0 on.
+  const encoder = new TextEncoder();
+  let end = 0;
+  const entries = tensors.map(({ name, dtype, shape }) => {
+    const type = ggmlType(dtype);
+    const bytes = ggmlBytes(type, shape);
+    if (bytes === undefined) {
+      throw new RangeError(`tensor ${quoted(name)}: shape ${show(shape)} of ${dtype} cannot be stored`);
+    }
+    const tensor = { name, dtype, shape, bytes, byteOffset: end };
+    end = alignedTo(end + bytes, alignment);
+    // ggml has dimensions in the reverse order.
+    const ne = [...shape].reverse();
+    while (!keepDimensions && ne.length > 1 && ne.at(-1) === 1) ne.pop();
+    return { tensor, type: type.id, name: encoder.encode(name), ne: ne.length === 0 ? [1] : ne };
+  });
   const entryBytes = entries.reduce((sum, { name, ne }) => sum + minTensorBytes + name.length + 8 * ne.length, 0);
   const length = 24 + pairs.reduce((sum, { bytes }) => sum + bytes.length, 0) + entryBytes;
-  const dataOffset = padded(length, alignment);
-  /** True if the tensors are also aligned to `other`. */
-  const holds = (other: number) =>
-    dataOffset === padded(length, other) &&
-    entries.every(({ tensor: { bytes } }) => padded(bytes, alignment) === padded(bytes, other));
+  const dataOffset = alignedTo(length, alignment);
 
+  // Write counts and pairs. An alignment that they state is right if the tensors have it, too.
   const header = allocate(length, ' of the header');
   const view = new DataView(header.buffer);
   view.setUint32(0, 0x46554747, true);
@@ -112,11 +78,28 @@ export function layoutGguf(
     at += bytes.length;
     if (key !== alignmentKey) continue;
     const stated = view.getUint32(at - 4, true);
-    if (holds(stated)) continue;
+    const isRight =
+      dataOffset === alignedTo(length, stated) &&
+      entries.every(({ tensor: { bytes } }) => alignedTo(bytes, alignment) === alignedTo(bytes, stated));
+    if (isRight) continue;
     if (fixAlignment) view.setUint32(at - 4, alignment, true);
     else wrongAlignment = stated;
   }
-  for (const entry of entries) at = writeEntry(header, at, entry);
+  // Write the entries of tensors.
+  for (const { tensor, type, name, ne } of entries) {
+    view.setBigUint64(at, BigInt(name.length), true);
+    header.set(name, at + 8);
+    at += 8 + name.length;
+    view.setUint32(at, ne.length, true);
+    at += 4;
+    for (const n of ne) {
+      view.setBigUint64(at, BigInt(n), true);
+      at += 8;
+    }
+    view.setUint32(at, type, true);
+    view.setBigUint64(at + 4, BigInt(tensor.byteOffset), true);
+    at += 12;
+  }
   return {
     header,
     tensors: entries.map(({ tensor }) => ({ ...tensor, byteOffset: dataOffset + tensor.byteOffset })),

@@ -4,11 +4,10 @@
  */
 import type { BlockType } from '../../core/blocks.js';
 import { partName } from '../tensors.js';
-import type { GgufTensor } from './contents.js';
+import { type GgufTensor, ggmlType } from './contents.js';
 import type { GgufHeader } from './header.js';
 import { hasScale, scalePart } from './nvfp4.js';
 import { type FileType, fileTypes, type TargetType } from './targets.js';
-import { ggmlType } from './types.js';
 
 /** Categories of tensors by their names. The first match decides. */
 const categories = [
@@ -64,7 +63,7 @@ function is70B(architecture: unknown, layers: number, grouped: boolean): boolean
   }
 }
 
-function modelOf({ metadata, tensors }: Header): Model {
+function mixtureFacts({ metadata, tensors }: Header): Model {
   const architecture = metadata['general.architecture'];
   const number = (key: string): number | undefined => {
     // llama.cpp does not read these for a vision encoder.
@@ -96,7 +95,7 @@ function isImportant(layer: number, layers: number): boolean {
 }
 
 /** Number of the layer in a name, or -1. llama.cpp reads it with scanf, so spaces and a sign may precede it. */
-export function layerOf(name: string): number {
+export function layerNumber(name: string): number {
   return Number(/^blk\.\s*([-+]?\d+)/.exec(name)?.[1] ?? -1);
 }
 
@@ -125,7 +124,7 @@ export class Mixture {
     fileType: FileType,
     private readonly hasImportance: boolean,
   ) {
-    this.model = modelOf(header);
+    this.model = mixtureFacts(header);
     const names = new Set(fileType === 'NVFP4' ? header.tensors.map(({ name }) => name) : []);
     // Weights in NVFP4 already have scales of their own.
     for (const { name, dtype } of header.tensors) if (dtype === 'NVFP4') names.delete(partName(name, scalePart));
@@ -151,7 +150,7 @@ export class Mixture {
   /** Type of a tensor that is neither output nor embedding. */
   private typeIn(category: Category | undefined, name: string): TargetType {
     // In models with experts, read the layer from the name instead of counting.
-    const layer = (seen: number) => (this.model.experts > 1 ? layerOf(name) : seen);
+    const layer = (seen: number) => (this.model.experts > 1 ? layerNumber(name) : seen);
     switch (category) {
       case 'value':
         return this.value(this.valuesSeen++);
@@ -211,7 +210,7 @@ export class Mixture {
   }
 
   private output(shape: readonly number[]): TargetType {
-    if (this.model.falcon || !fits(this.base, shape)) return 'Q8_0';
+    if (this.model.falcon || !fitsRows(this.base, shape)) return 'Q8_0';
     if (small.includes(this.fileType) || this.fileType === 'IQ3_XXS') return 'Q5_K';
     return this.base === 'Q8_0' ? 'Q8_0' : 'Q6_K';
   }
@@ -325,14 +324,14 @@ const fallbacks: Readonly<Partial<Record<TargetType, BlockType>>> = {
 };
 
 /** True if each row is a whole number of blocks. */
-function fits(type: TargetType, shape: readonly number[]): boolean {
+function fitsRows(type: TargetType, shape: readonly number[]): boolean {
   return (shape.at(-1) ?? 1) % ggmlType(type).elements === 0;
 }
 
 /** The type itself if its blocks divide the rows, else llama-quantize's replacement; undefined without one. */
 export function fallback(type: TargetType, shape: readonly number[]): TargetType | undefined {
-  if (fits(type, shape)) return type;
+  if (fitsRows(type, shape)) return type;
   if (type === 'Q1_0') return undefined;
   const smaller = fallbacks[type];
-  return smaller !== undefined && fits(smaller, shape) ? smaller : 'F16';
+  return smaller !== undefined && fitsRows(smaller, shape) ? smaller : 'F16';
 }

@@ -9,6 +9,7 @@
 import { ScalepointError } from '../../core/errors.js';
 import { mention } from '../../core/option-problem.js';
 import { show } from '../../core/show.js';
+import { elementsOf } from '../codecs/elements.js';
 import type { Nvfp4BlocksForm } from '../codecs/nvfp4-blocks.js';
 import type { LogicalTensor, SourceTensor } from '../format.js';
 import { partName, plainTensor } from '../tensors.js';
@@ -64,9 +65,6 @@ export interface ScaledWeight {
   readonly beside: readonly SourceTensor[];
 }
 
-/** Names of the tensor with the scale of a weight: that of llama.cpp, and one that some other converters write. */
-const scaleNames = (name: string) => [partName(name, scalePart), `${name}.scale`];
-
 /** The weights in NVFP4, by their stored tensors. Left out are those whose scale has another type or shape. */
 export function scaledWeights(tensors: readonly SourceTensor[]): ReadonlyMap<SourceTensor, ScaledWeight> {
   const found = new Map<SourceTensor, ScaledWeight>();
@@ -75,8 +73,10 @@ export function scaledWeights(tensors: readonly SourceTensor[]): ReadonlyMap<Sou
   const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
   for (const tensor of coded) {
     const { name, shape, dtype } = tensor;
-    const scale = scaleNames(name).flatMap((one) => (one === name ? [] : (byName.get(one) ?? [])))[0];
-    const matrices = shape.slice(0, -2).reduce((product, n) => product * n, 1);
+    // Some other converters keep `.weight` in the name of the scale.
+    const scaleNames = [partName(name, scalePart), `${name}.scale`];
+    const scale = scaleNames.flatMap((one) => (one === name ? [] : (byName.get(one) ?? [])))[0];
+    const matrices = elementsOf(shape.slice(0, -2));
     const fits = scale?.dtype === 'F32' && scale.shape.length === 1 && scale.shape[0] === matrices;
     if (scale !== undefined && !fits) continue;
     const input = byName.get(partName(name, { suffix: '.input_scale', replaces: '.weight' }));

@@ -8,9 +8,9 @@ import { exactly } from '../../core/option-problem.js';
 import { type ByteSource, quoted } from '../files/bytes.js';
 import type { OpenFile, OpenInput } from '../format.js';
 import { besideFile, inFile, shardSuffix } from '../shards.js';
-import { type GgufTensor, padded } from './contents.js';
+import { alignedTo, type GgufTensor } from './contents.js';
 import { type GgufHeader, readGguf } from './header.js';
-import { countKey, numberKey, splitCount, splitKeys, tensorsKey } from './splits.js';
+import { countKey, numberKey, splitCount, splitKeys, tensorsKey } from './pairs.js';
 
 /** One of several files. */
 interface Split {
@@ -25,28 +25,28 @@ interface Split {
   readonly label: string;
 }
 
-function bad(label: string, message: string, place: { tensor?: string; byteOffset?: number } = {}): never {
+function badSplit(label: string, message: string, place: { tensor?: string; byteOffset?: number } = {}): never {
   throw new ScalepointError('BAD_FILE', `${label}: ${message}`, place);
 }
 
-function keyOf({ metadata }: GgufHeader, key: string, label: string): number {
+function splitKey({ metadata }: GgufHeader, key: string, label: string): number {
   const value = metadata[key];
   if (Number.isSafeInteger(value) && (value as number) >= 0) return value as number;
-  return bad(label, value === undefined ? `it has no ${key}` : `its ${key} is not a number of files or tensors`);
+  return badSplit(label, value === undefined ? `it has no ${key}` : `its ${key} is not a number of files or tensors`);
 }
 
 function splitOf(source: ByteSource, header: GgufHeader, position: number): Split {
   const label = source.name === undefined ? `file ${position + 1}` : quoted(source.name);
-  const [index, count] = [keyOf(header, numberKey, label), keyOf(header, countKey, label)];
-  if (index >= count) bad(label, `it says that it is file ${index + 1} of ${count}`);
-  const tensors = keyOf(header, tensorsKey, label);
+  const [index, count] = [splitKey(header, numberKey, label), splitKey(header, countKey, label)];
+  if (index >= count) badSplit(label, `it says that it is file ${index + 1} of ${count}`);
+  const tensors = splitKey(header, tensorsKey, label);
   // A whole model may end with extra bytes. In a split one they mean that files were mixed up.
   const end = header.tensors.reduce(
     (last, { byteOffset, bytes }) => Math.max(last, byteOffset + bytes),
     header.dataOffset,
   );
-  if (source.size > padded(end, header.alignment)) {
-    bad(label, `it has ${source.size} bytes, but its tensors end at ${end}`, { byteOffset: end });
+  if (source.size > alignedTo(end, header.alignment)) {
+    badSplit(label, `it has ${source.size} bytes, but its tensors end at ${end}`, { byteOffset: end });
   }
   return { source, header, index, count, tensors, label };
 }
@@ -79,13 +79,13 @@ async function openOthers(
   const { label, index } = first;
   const stem = stemOf(source.name, index, count);
   if (stem === undefined) {
-    bad(
+    badSplit(
       label,
       `it is file ${index + 1} of ${count}, but its name does not end with ${shardSuffix(index, count, '.gguf')}; pass a list of all files`,
     );
   }
   if (index !== 0)
-    bad(label, `it is file ${index + 1} of ${count}; open ${quoted(stem + shardSuffix(0, count, '.gguf'))}`);
+    badSplit(label, `it is file ${index + 1} of ${count}; open ${quoted(stem + shardSuffix(0, count, '.gguf'))}`);
   const byName = besideFile(input, open, exactly(count, 'files'));
   const splits = [first];
   for (let i = 1; i < count; i++) {
@@ -114,53 +114,6 @@ async function readGiven(files: readonly OpenFile[]): Promise<Split[]> {
   return splits;
 }
 
-/** Puts files into their order. @throws ScalepointError `BAD_FILE`, `NOT_FOUND` */
-function inOrder(splits: readonly Split[]): Split[] {
-  const [{ count, tensors, label, source }] = splits as [Split];
-  const ordered: Split[] = [];
-  for (const split of splits) {
-    if (split.count !== count) bad(split.label, `it is one of ${split.count} files, but ${label} is one of ${count}`);
-    if (split.tensors !== tensors) {
-      bad(split.label, `it belongs to a model of ${split.tensors} tensors, but ${label} to one of ${tensors}`);
-    }
-    const other = ordered[split.index];
-    if (other !== undefined) bad(split.label, `it is file ${split.index + 1} of ${count}, and so is ${other.label}`);
-    ordered[split.index] = split;
-  }
-  for (let i = 0; i < count; i++) {
-    if (ordered[i] !== undefined) continue;
-    const stem = source.name === undefined ? undefined : stemOf(source.name, splits[0]?.index ?? 0, count);
-    const name = stem === undefined ? '' : `, ${quoted(stem + shardSuffix(i, count, '.gguf'))},`;
-    throw new ScalepointError('NOT_FOUND', `file ${i + 1} of ${count}${name} is missing`);
-  }
-  return ordered;
-}
-
-const isSame = (a: Uint8Array, b: Uint8Array) => a.length === b.length && a.every((byte, i) => byte === b[i]);
-
-/** Compares the keys of the files, in order. @throws ScalepointError `BAD_FILE` */
-function checkTogether(splits: readonly Split[]): void {
-  const [first] = splits as [Split];
-  const pairs = new Map(first.header.pairs.map(({ key, bytes }) => [key, bytes]));
-  const seen = new Map<string, Split>();
-  for (const split of splits) {
-    for (const { key, bytes } of split.header.pairs) {
-      const own = pairs.get(key);
-      if (own === undefined || splitKeys.includes(key) || isSame(own, bytes)) continue;
-      bad(split.label, `its ${quoted(key)} is another than that of ${first.label}: they belong to different models`);
-    }
-    for (const { name } of split.header.tensors) {
-      const other = seen.get(name);
-      if (other !== undefined)
-        bad(split.label, `tensor ${quoted(name)} is in ${other.label} as well`, { tensor: name });
-      seen.set(name, split);
-    }
-  }
-  if (seen.size !== first.tensors) {
-    bad(first.label, `it belongs to a model of ${first.tensors} tensors, but the files hold ${seen.size}`);
-  }
-}
-
 /**
  * Opens a model in several files: all of them in any order, or the first by its path, beside which the others are found.
  * @param header of the first given file
@@ -174,13 +127,55 @@ export async function openSplits(files: readonly OpenFile[], header: GgufHeader,
     for (const source of opened) await source.close();
   };
   try {
-    const splits = inOrder(files.length > 1 ? await readGiven(files) : await openOthers(first, header, open, opened));
-    checkTogether(splits);
-    const tensors = splits.flatMap(({ header: own }, file) =>
+    const splits = files.length > 1 ? await readGiven(files) : await openOthers(first, header, open, opened);
+    const [main] = splits as [Split];
+    const { count, tensors: expected, label } = main;
+    // Put them into their order.
+    const ordered: Split[] = [];
+    for (const split of splits) {
+      if (split.count !== count)
+        badSplit(split.label, `it is one of ${split.count} files, but ${label} is one of ${count}`);
+      if (split.tensors !== expected) {
+        badSplit(split.label, `it belongs to a model of ${split.tensors} tensors, but ${label} to one of ${expected}`);
+      }
+      const other = ordered[split.index];
+      if (other !== undefined)
+        badSplit(split.label, `it is file ${split.index + 1} of ${count}, and so is ${other.label}`);
+      ordered[split.index] = split;
+    }
+    for (let i = 0; i < count; i++) {
+      if (ordered[i] !== undefined) continue;
+      const stem = main.source.name === undefined ? undefined : stemOf(main.source.name, main.index, count);
+      const name = stem === undefined ? '' : `, ${quoted(stem + shardSuffix(i, count, '.gguf'))},`;
+      throw new ScalepointError('NOT_FOUND', `file ${i + 1} of ${count}${name} is missing`);
+    }
+
+    // Compare their keys and the names of their tensors.
+    const [start] = ordered as [Split];
+    const pairs = new Map(start.header.pairs.map(({ key, bytes }) => [key, bytes]));
+    const seen = new Map<string, Split>();
+    for (const split of ordered) {
+      for (const { key, bytes } of split.header.pairs) {
+        const own = pairs.get(key);
+        const isSame = own?.length === bytes.length && own.every((byte, i) => byte === bytes[i]);
+        if (own === undefined || splitKeys.includes(key) || isSame) continue;
+        const message = `its ${quoted(key)} is another than that of ${start.label}: they belong to different models`;
+        badSplit(split.label, message);
+      }
+      for (const { name } of split.header.tensors) {
+        const other = seen.get(name);
+        if (other !== undefined)
+          badSplit(split.label, `tensor ${quoted(name)} is in ${other.label} as well`, { tensor: name });
+        seen.set(name, split);
+      }
+    }
+    if (seen.size !== expected) {
+      badSplit(start.label, `it belongs to a model of ${expected} tensors, but the files hold ${seen.size}`);
+    }
+    const tensors = ordered.flatMap(({ header: own }, file) =>
       own.tensors.map((tensor): GgufTensor => ({ ...tensor, file })),
     );
-    const [{ header: main }] = splits as [Split];
-    return { files: splits.map(({ source }) => source), header: { ...main, tensors }, close };
+    return { files: ordered.map(({ source }) => source), header: { ...start.header, tensors }, close };
   } catch (error) {
     await close();
     throw error;

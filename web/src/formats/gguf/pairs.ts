@@ -1,6 +1,7 @@
 /** Key-value pairs of GGUF files to be written. */
 import type { MetadataValue } from '../format.js';
-import { type GgufPair, ggmlTypeNumber, type ValueTypeName } from './contents.js';
+import { type GgufPair, type MetadataScalar, type ValueType, type ValueTypeName, valueTypes } from './contents.js';
+import type { GgufHeader } from './header.js';
 
 /** A key and its value, with a type of GGUF. */
 export type GgufKey = { readonly name: string } & (
@@ -12,28 +13,6 @@ export type GgufKey = { readonly name: string } & (
   | { readonly type: 'bool[]'; readonly value: readonly boolean[] }
   | { readonly type: 'string[]'; readonly value: readonly (string | Uint8Array)[] }
 );
-
-type Scalar = number | bigint | boolean;
-
-/** Writes numbers of a type: their size and bytes. */
-interface Writer {
-  readonly bytes: number;
-  write(view: DataView, at: number, value: Scalar): void;
-}
-
-const writers: Readonly<Record<string, Writer>> = {
-  u8: { bytes: 1, write: (view, at, value) => view.setUint8(at, Number(value)) },
-  i8: { bytes: 1, write: (view, at, value) => view.setInt8(at, Number(value)) },
-  u16: { bytes: 2, write: (view, at, value) => view.setUint16(at, Number(value), true) },
-  i16: { bytes: 2, write: (view, at, value) => view.setInt16(at, Number(value), true) },
-  u32: { bytes: 4, write: (view, at, value) => view.setUint32(at, Number(value), true) },
-  i32: { bytes: 4, write: (view, at, value) => view.setInt32(at, Number(value), true) },
-  f32: { bytes: 4, write: (view, at, value) => view.setFloat32(at, Number(value), true) },
-  bool: { bytes: 1, write: (view, at, value) => view.setUint8(at, value ? 1 : 0) },
-  u64: { bytes: 8, write: (view, at, value) => view.setBigUint64(at, BigInt(value), true) },
-  i64: { bytes: 8, write: (view, at, value) => view.setBigInt64(at, BigInt(value), true) },
-  f64: { bytes: 8, write: (view, at, value) => view.setFloat64(at, Number(value), true) },
-};
 
 const encoder = new TextEncoder();
 
@@ -54,9 +33,10 @@ class PairWriter {
     return this.#size;
   }
 
-  numbers({ bytes, write }: Writer, values: ArrayLike<Scalar>): void {
+  /** Writes values of a type of numbers. */
+  scalars({ bytes, set }: ValueType, values: ArrayLike<MetadataScalar>): void {
     const at = this.#room(bytes * values.length);
-    for (let i = 0; i < values.length; i++) write(this.#view, at + i * bytes, values[i] as Scalar);
+    for (let i = 0; i < values.length; i++) set?.(this.#view, at + i * bytes, values[i] as MetadataScalar);
     this.#size += bytes * values.length;
   }
 
@@ -105,24 +85,15 @@ class PairWriter {
 export function pairOf(key: GgufKey): GgufPair {
   const pair = new PairWriter();
   pair.string(key.name);
-  if (key.type === 'string') {
-    pair.u32(ggmlTypeNumber('string'));
-    pair.string(key.value);
-  } else if (key.type === 'string[]') {
-    pair.u32(ggmlTypeNumber('array'));
-    pair.u32(ggmlTypeNumber('string'));
-    pair.u64(key.value.length);
-    for (const text of key.value) pair.string(text);
-  } else {
-    const isArray = key.type.endsWith('[]');
-    const type = (isArray ? key.type.slice(0, -2) : key.type) as ValueTypeName;
-    const writer = writers[type] as Writer;
-    const values = (isArray ? key.value : [key.value]) as ArrayLike<Scalar>;
-    if (isArray) pair.u32(ggmlTypeNumber('array'));
-    pair.u32(ggmlTypeNumber(type));
-    if (isArray) pair.u64(values.length);
-    pair.numbers(writer, values);
-  }
+  const isArray = key.type.endsWith('[]');
+  const name = (isArray ? key.type.slice(0, -2) : key.type) as ValueTypeName;
+  const number = (type: ValueTypeName) => valueTypes.findIndex((known) => known.name === type);
+  const values = (isArray ? key.value : [key.value]) as ArrayLike<MetadataScalar> | readonly (string | Uint8Array)[];
+  if (isArray) pair.u32(number('array'));
+  pair.u32(number(name));
+  if (isArray) pair.u64(values.length);
+  if (name === 'string') for (const text of values as readonly (string | Uint8Array)[]) pair.string(text);
+  else pair.scalars(valueTypes[number(name)] as ValueType, values as ArrayLike<MetadataScalar>);
   return { key: key.name, bytes: pair.all() };
 }
 
@@ -133,11 +104,50 @@ export const u32Pair = (name: string, value: number): GgufPair => pairOf({ name,
 const mostElements = 64;
 
 /** Metadata as a reader of the pairs gives it, with long arrays cut. */
-export function metadataOf(keys: readonly GgufKey[]): Record<string, MetadataValue> {
+export function ggufMetadata(keys: readonly GgufKey[]): Record<string, MetadataValue> {
   const metadata = Object.create(null) as Record<string, MetadataValue>;
   for (const { name, type, value } of keys) {
-    if (!type.endsWith('[]')) metadata[name] = value as Scalar | string;
-    else metadata[name] = Array.from(value as ArrayLike<Scalar>).slice(0, mostElements);
+    if (!type.endsWith('[]')) metadata[name] = value as MetadataScalar | string;
+    else metadata[name] = Array.from(value as ArrayLike<MetadataScalar>).slice(0, mostElements);
   }
   return metadata;
+}
+
+// ------------------------------------------------------------------------------------------------------------------------- splits
+
+// Keys of models in several files, as made by gguf-split: the number of the file, the number of files, and the number of tensors in all
+// files. Reference: github.com/ggml-org/llama.cpp v0.5.0, tools/gguf-split.
+export const numberKey = 'split.no';
+export const countKey = 'split.count';
+export const tensorsKey = 'split.tensors.count';
+
+/** Keys of split models only. */
+export const splitKeys: readonly string[] = [numberKey, countKey, tensorsKey];
+
+/** Pairs of one of several files, in the order of gguf-split, or with `keepSplit` of llama-quantize. @param index from 0 */
+export function splitPairs(
+  index: number,
+  count: number,
+  tensors: number,
+  { keepSplit = false }: { readonly keepSplit?: boolean | undefined } = {},
+): GgufPair[] {
+  const pairs = [
+    pairOf({ name: tensorsKey, type: 'i32', value: tensors }),
+    pairOf({ name: countKey, type: 'u16', value: count }),
+  ];
+  return [pairOf({ name: numberKey, type: 'u16', value: index }), ...(keepSplit ? pairs.reverse() : pairs)];
+}
+
+/** Largest number of files, stored in 16 bits. */
+export const mostSplits = 65_535;
+
+/** Number of files of a model, by the keys of one. */
+export function splitCount({ metadata }: GgufHeader): number {
+  const count = metadata[countKey];
+  return typeof count === 'number' ? count : 1;
+}
+
+/** The pairs of a model, without those of splits. */
+export function withoutSplits(pairs: readonly GgufPair[]): GgufPair[] {
+  return pairs.filter(({ key }) => !splitKeys.includes(key));
 }

@@ -5,44 +5,29 @@
 import { blockTypeInfo, hasFeedback, isBlockType } from '../../core/blocks.js';
 import { rangeError, ScalepointError } from '../../core/errors.js';
 import { type Hint, mention } from '../../core/option-problem.js';
+import { elementsOf } from '../codecs/elements.js';
 import { quoted } from '../files/bytes.js';
 import type { FilePlan, LogicalTensor, PartsOf, SourceTensor } from '../format.js';
 import { keepHint, ruleFor } from '../options.js';
 import { type Reason, rankReason, reasons } from '../reason.js';
 import { quantizedBefore } from '../source-note.js';
-import type { Statistics } from '../statistics.js';
+import type { ImportanceMatrix, Statistics } from '../statistics.js';
 import { compareNames, partName, plainTensor } from '../tensors.js';
 import { WeightStatistics } from '../weight-statistics.js';
-import type { GgufPair, GgufTensor } from './contents.js';
+import { type GgufPair, type GgufTensor, ggmlType } from './contents.js';
 import { edited } from './edits.js';
 import type { GgufHeader } from './header.js';
-import { measuredWeight, withImportance } from './importance.js';
-import { fallback, layerOf, Mixture } from './mixture.js';
+import { fallback, layerNumber, Mixture } from './mixture.js';
 import { checkScaled, type ScaledWeight, scaledWeights, scalePart } from './nvfp4.js';
 import type { GgufChoices } from './options.js';
-import { u32Pair } from './pairs.js';
+import { pairOf, u32Pair, withoutSplits } from './pairs.js';
 import { pruned, withLayers } from './prune.js';
 import { keptNames, outputReason } from './reasons.js';
 import { type Choice, planResult, type ResultTensor } from './result.js';
-import { withoutSplits } from './splits.js';
 import { aliases, type FileType, fileTypes, type GgufTarget, isCastType, type TargetType } from './targets.js';
-import { ggmlType } from './types.js';
-
-// ------------------------------------------------------------------------------------------------------------------- what is kept
-
-/** Reason of llama-quantize to keep a tensor; undefined if it is converted. */
-function keptReason({ name, shape }: GgufTensor): Reason | undefined {
-  // ggml ignores dimensions of 1 at the end of its order.
-  if (shape.slice(0, -1).every((dimension) => dimension <= 1)) return rankReason(1);
-  // llama-quantize also accepts every name of 5 bytes: it compares the position of "weight", -1 if missing, with the length minus 6.
-  if (!name.endsWith('weight') && new TextEncoder().encode(name).length !== 5) return reasons.notWeight;
-  return keptNames.find(([, pattern]) => pattern.test(name))?.[0];
-}
-
-// -------------------------------------------------------------------------------------------------------------------------- plan
 
 /** True for weights that are codes and can be restored. */
-const isCoded = (dtype: string) => isBlockType(dtype) || dtype === 'NVFP4';
+const isCodedWeight = (dtype: string) => isBlockType(dtype) || dtype === 'NVFP4';
 
 /**
  * Fails if a tensor cannot be converted. @param scaled the weight, if it is in NVFP4 and its scale fits
@@ -61,10 +46,10 @@ function checkConvertible(
   if (dtype === 'NVFP4' && scaled === undefined) {
     fail('its scale is not a float32 for each matrix', keepHint);
   }
-  if (!isCastType(dtype) && !isCoded(dtype)) {
+  if (!isCastType(dtype) && !isCodedWeight(dtype)) {
     fail(`${dtype} cannot be converted to ${type}`, keepHint);
   }
-  if (!isCastType(type) && isCoded(dtype) && !requantize) {
+  if (!isCastType(type) && isCodedWeight(dtype) && !requantize) {
     fail(`it is quantized already, as ${dtype}`, {
       kind: 'try',
       option: mention('requantize', true),
@@ -73,21 +58,11 @@ function checkConvertible(
   }
 }
 
-/** Pairs of the result: those of the input except for splits, then the version and type of the quantization. */
-function pairsOf({ pairs }: GgufView, fileType: FileType): GgufPair[] {
-  const replaced = ['general.quantization_version', 'general.file_type'];
-  return [
-    ...withoutSplits(pairs).filter(({ key }) => !replaced.includes(key)),
-    u32Pair('general.quantization_version', 2),
-    u32Pair('general.file_type', fileTypes[fileType].id),
-  ];
-}
-
 /** Types for which llama-quantize requires importance, because the errors would be too large without it. */
 const demanding: readonly string[] = ['IQ1_S', 'IQ1_M', 'IQ2_XXS', 'IQ2_XS', 'IQ2_S', 'IQ3_XXS'];
 
 /** Fails where llama-quantize requires importance. It does not for embeddings and the output, if ggml can do without. */
-function checkImportance({ name, type, importance }: ResultTensor, to: FileType, given: boolean): void {
+function requireImportance({ name, type, importance }: ResultTensor, to: FileType, given: boolean): void {
   if (importance !== undefined) return;
   const isNeeded = isBlockType(type) && blockTypeInfo(type).needsWeights;
   const isFree = !isNeeded && /^(output|(per_layer_)?token_embd)\.weight$/.test(name);
@@ -111,35 +86,53 @@ function unfitError({ name, shape, byteOffset }: GgufTensor, type: TargetType, m
   return new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}`, place);
 }
 
-/** Chooses the type of each tensor. */
-class Chooser {
-  readonly #choices: GgufChoices;
-  readonly #base: TargetType;
-  readonly #mixture: Mixture;
+/** Chooses the type of a tensor. The mixture counts tensors. */
+function typeChoice(tensor: GgufTensor, fileType: FileType, choices: GgufChoices, mixture: Mixture): Choice {
+  const { name, dtype, shape } = tensor;
+  const { pure = false, rules = [], leaveOutputTensor } = choices;
+  const kept = (reason: Reason) => ({ type: dtype, kept: reason });
+  if (leaveOutputTensor === true && name === 'output.weight') return kept(outputReason);
+  // ggml ignores dimensions of 1 at the end of its order.
+  if (shape.slice(0, -1).every((dimension) => dimension <= 1)) return kept(rankReason(1));
+  // llama-quantize also accepts every name of 5 bytes: it compares the position of "weight", -1 if missing, with the length minus 6.
+  if (!name.endsWith('weight') && new TextEncoder().encode(name).length !== 5) return kept(reasons.notWeight);
+  const known = keptNames.find(([, pattern]) => pattern.test(name));
+  if (known !== undefined) return kept(known[0]);
+  const rule = ruleFor(rules, name);
+  if (rule?.keep === true) return kept(reasons.rule);
+  let type: TargetType = fileTypes[fileType].base;
+  if (rule?.to !== undefined) type = rule.to as TargetType;
+  else if (!pure && !isCastType(type)) type = mixture.typeOf(tensor);
+  const fitting = fallback(type, shape);
+  if (fitting === undefined) throw unfitError(tensor, type, `, and ${type} has no replacement`);
+  if (fitting !== type && choices.fallback === false) throw unfitError(tensor, type);
+  const unfit = fitting === type ? {} : { unfit: type };
+  return fitting === dtype ? { type: fitting, kept: reasons.sameType, ...unfit } : { type: fitting, ...unfit };
+}
 
-  constructor(view: GgufView, fileType: FileType, choices: GgufChoices, hasImportance: boolean) {
-    this.#choices = choices;
-    this.#base = fileTypes[fileType].base;
-    this.#mixture = new Mixture(view, fileType, hasImportance);
-  }
+/** Longest text of a key about importance: llama-quantize keeps 128 bytes with a final 0. */
+const mostTextBytes = 127;
 
-  choose(tensor: GgufTensor): Choice {
-    const { name, dtype, shape } = tensor;
-    const { pure = false, rules = [] } = this.#choices;
-    const isLeft = this.#choices.leaveOutputTensor === true && name === 'output.weight';
-    const kept = isLeft ? outputReason : keptReason(tensor);
-    if (kept !== undefined) return { type: dtype, kept };
-    const rule = ruleFor(rules, name);
-    if (rule?.keep === true) return { type: dtype, kept: reasons.rule };
-    let type: TargetType = this.#base;
-    if (rule?.to !== undefined) type = rule.to as TargetType;
-    else if (!pure && !isCastType(type)) type = this.#mixture.typeOf(tensor);
-    const fitting = fallback(type, shape);
-    if (fitting === undefined) throw unfitError(tensor, type, `, and ${type} has no replacement`);
-    if (fitting !== type && this.#choices.fallback === false) throw unfitError(tensor, type);
-    const unfit = fitting === type ? {} : { unfit: type };
-    return fitting === dtype ? { type: fitting, kept: reasons.sameType, ...unfit } : { type: fitting, ...unfit };
-  }
+/** The pairs, with those that llama-quantize adds for an importance matrix. */
+function withImportance(pairs: readonly GgufPair[], matrix: ImportanceMatrix | undefined): readonly GgufPair[] {
+  if (matrix === undefined) return pairs;
+  const { file, dataset, entries, chunks } = matrix;
+  const texts = Object.entries({ file, dataset }).flatMap(([end, value]): GgufPair[] => {
+    if (value === undefined) return [];
+    const { key, bytes } = pairOf({ name: `quantize.imatrix.${end}`, type: 'string', value });
+    const excess = new TextEncoder().encode(value).length - mostTextBytes;
+    if (excess <= 0) return [{ key, bytes }];
+    const cut = bytes.slice(0, bytes.length - excess);
+    new DataView(cut.buffer).setBigUint64(cut.length - mostTextBytes - 8, BigInt(mostTextBytes), true);
+    return [{ key, bytes: cut }];
+  });
+  const own = [
+    ...texts,
+    u32Pair('quantize.imatrix.entries_count', entries.size),
+    ...(chunks > 0 ? [u32Pair('quantize.imatrix.chunks_count', chunks)] : []),
+  ];
+  const set = own.map(({ key }) => key);
+  return [...pairs.filter(({ key }) => !set.includes(key)), ...own];
 }
 
 /** Resolves aliases of a target. */
@@ -156,32 +149,13 @@ interface Sourced {
   readonly from: ResultTensor['from'];
 }
 
-/** Copies of the tensors, in the order of the input. */
-function copies(tensors: readonly Sourced[]): ResultTensor[] {
-  return tensors.map(({ tensor: { name, shape, dtype }, from }) => ({
-    name,
-    shape,
-    type: dtype,
-    kept: reasons.copy,
-    from,
-  }));
-}
-
-/** A tensor with the number of its layer. */
-interface Placed {
-  readonly one: Sourced;
-  readonly layer: number;
-}
-
 /** The tensors in the order of the result, without pruned layers: sorted by layer and name; with `keepSplit`, in the order of the files. */
-function sorted(tensors: readonly Sourced[], choices: GgufChoices) {
-  const byName = (a: Placed, b: Placed) => a.layer - b.layer || compareNames(a.one.tensor.name, b.one.tensor.name);
-  const byPlace = ({ one: { tensor: a } }: Placed, { one: { tensor: b } }: Placed) =>
-    (a.file ?? 0) - (b.file ?? 0) || a.byteOffset - b.byteOffset;
-  const inOrder = tensors
-    .map((one): Placed => ({ one, layer: layerOf(one.tensor.name) }))
-    .sort(choices.keepSplit === true ? byPlace : byName);
-  const origins = new Map(inOrder.map(({ one }) => [one.tensor, one.from]));
+function inResultOrder(tensors: readonly Sourced[], choices: GgufChoices) {
+  const placed = tensors.map((one) => ({ ...one, layer: layerNumber(one.tensor.name) }));
+  if (choices.keepSplit === true)
+    placed.sort(({ tensor: a }, { tensor: b }) => (a.file ?? 0) - (b.file ?? 0) || a.byteOffset - b.byteOffset);
+  else placed.sort((a, b) => a.layer - b.layer || compareNames(a.tensor.name, b.tensor.name));
+  const origins = new Map(placed.map(({ tensor, from }) => [tensor, from]));
   const { tensors: left, layers, notes } = pruned([...origins.keys()], choices.pruneLayers);
   const results = left.map(({ tensor, source }) => ({ tensor, source, from: origins.get(source) as Sourced['from'] }));
   return { results: renumbered(results), layers, notes };
@@ -197,34 +171,15 @@ function renumbered<T extends { readonly from: Sourced['from'] }>(tensors: reado
   });
 }
 
-/** The tensor with the scales of a weight in NVFP4, one for each matrix. */
-function scaleOf({ name, shape, from }: ResultTensor): ResultTensor {
-  const matrices = shape.slice(0, -2).reduce((product, n) => product * n, 1);
-  return { name: partName(name, scalePart), shape: [matrices], type: 'F32', from, role: 'globalScale' };
-}
-
 /** The stored tensor of a source that is one alone. */
 function storedTensor(from: ResultTensor['from']): SourceTensor | undefined {
   return from instanceof Uint8Array ? undefined : from.source.parts[0]?.tensor;
 }
 
-/** Results without the scales of weights that had them and are stored in another type, which readers would apply once more. */
-function withoutScales(results: readonly ResultTensor[], scaled: ReadonlyMap<SourceTensor, ScaledWeight>) {
-  const weights = results.flatMap(({ from, kept }) => {
-    const weight = kept === undefined ? scaled.get(storedTensor(from) as SourceTensor) : undefined;
-    return weight === undefined ? [] : [weight];
-  });
-  if (weights.length === 0) return { results, notes: [] };
-  const left = new Set(weights.flatMap(({ beside }) => beside));
-  const rest = results.filter(({ from }) => !left.has(storedTensor(from) as SourceTensor));
-  const notes = quantizedBefore(weights.map(({ weight: { name } }) => ({ name, words: 'NVFP4' })));
-  return { results: renumbered(rest), notes };
-}
-
 /** Chooses a type for each tensor. @param weights those in NVFP4 */
 function converted(
   view: GgufView,
-  tensors: ReturnType<typeof sorted>['results'],
+  tensors: ReturnType<typeof inResultOrder>['results'],
   fileType: FileType,
   choices: GgufChoices,
   statistics: Statistics,
@@ -233,18 +188,24 @@ function converted(
   const { requantize = false } = choices;
   const hasImportance = statistics.importance !== undefined;
   const rest = { ...view, tensors: tensors.map(({ tensor }) => tensor) };
-  const chooser = new Chooser(rest, fileType, choices, hasImportance);
+  const mixture = new Mixture(rest, fileType, hasImportance);
   const known = new WeightStatistics(statistics, choices);
   const all = tensors.map(({ tensor, source, from: stored }): ResultTensor => {
     const { name, shape } = tensor;
-    const choice = chooser.choose(tensor);
+    const choice = typeChoice(tensor, fileType, choices, mixture);
     if (choice.kept !== undefined) return { name, shape, ...choice, from: stored };
     const scaled = weights.get(storedTensor(stored) as SourceTensor);
     checkConvertible(source, choice.type, requantize, scaled);
     // Read it with its scale.
     const from = scaled === undefined || stored instanceof Uint8Array ? stored : { ...stored, source: scaled.weight };
     const { type } = choice;
-    const weight = measuredWeight(source);
+    // A tensor, as statistics describe it. Experts are consecutive matrices.
+    const weight = {
+      name: source.name,
+      columns: source.shape.at(-1) ?? 1,
+      matrices: source.shape.at(-3) ?? 1,
+      isTable: source.name === 'token_embd.weight' || source.name === 'per_layer_token_embd.weight',
+    };
     // Casts do not depend on importance, but their errors are weighted by it.
     const importance = isCastType(type) ? known.seen(weight) : known.importanceOf(weight);
     const feedback = isBlockType(type)
@@ -252,14 +213,26 @@ function converted(
       : undefined;
     const moments = known.momentsOf(weight);
     const result = { name, shape, ...choice, from, importance, feedback, moments };
-    checkImportance(result, fileType, hasImportance);
+    requireImportance(result, fileType, hasImportance);
     return result;
   });
-  const { results, notes } = withoutScales(all, weights);
-  const scaled = results.flatMap((result) =>
-    result.type === 'NVFP4' && result.kept === undefined ? [result, scaleOf(result)] : [result],
+  // Leave out scales of weights that are stored in another type, since readers would apply them once more.
+  const restored = all.flatMap(({ from, kept }) =>
+    kept === undefined ? (weights.get(storedTensor(from) as SourceTensor) ?? []) : [],
   );
-  return { results: scaled, notes: [...notes, ...known.notes()] };
+  const scales = new Set(restored.flatMap(({ beside }) => beside));
+  const left =
+    scales.size === 0 ? all : renumbered(all.filter(({ from }) => !scales.has(storedTensor(from) as SourceTensor)));
+  // Add the scales of weights that become NVFP4, one for each matrix.
+  const results = left.flatMap((result): ResultTensor[] => {
+    const { name, shape, type, kept, from } = result;
+    if (type !== 'NVFP4' || kept !== undefined) return [result];
+    const matrices = elementsOf(shape.slice(0, -2));
+    const scale = { name: partName(name, scalePart), shape: [matrices], type: 'F32', from, role: 'globalScale' };
+    return [result, scale];
+  });
+  const notes = quantizedBefore(restored.map(({ weight: { name } }) => ({ name, words: 'NVFP4' })));
+  return { results, notes: [...notes, ...known.notes()] };
 }
 
 /**
@@ -289,12 +262,21 @@ export function planGguf(
   // llama-quantize pads to 32 regardless of the file. Copies keep the file's alignment.
   if (to === 'copy') {
     const pairs = edited(withoutSplits(view.pairs), view, metadata);
-    return planResult(pairs, copies(tensors), partsOf, { choices, alignment: view.alignment });
+    const copies = tensors.map(({ tensor: { name, shape, dtype }, from }) => {
+      return { name, shape, type: dtype, kept: reasons.copy, from };
+    });
+    return planResult(pairs, copies, partsOf, { choices, alignment: view.alignment });
   }
   const fileType = fileTypeOf(to);
   checkScaled(fileType, view.metadata['general.architecture']);
-  const { results: left, layers, notes: missing } = sorted(tensors, choices);
-  const set = edited(pairsOf(view, fileType), view, metadata);
+  const { results: left, layers, notes: missing } = inResultOrder(tensors, choices);
+  const replaced = ['general.quantization_version', 'general.file_type'];
+  const versioned = [
+    ...withoutSplits(view.pairs).filter(({ key }) => !replaced.includes(key)),
+    u32Pair('general.quantization_version', 2),
+    u32Pair('general.file_type', fileTypes[fileType].id),
+  ];
+  const set = edited(versioned, view, metadata);
   const pairs = withLayers(withImportance(set, statistics.importance), view, layers);
   const { results, notes } = converted(view, left, fileType, choices, statistics, scaledWeights(own));
   const plan = planResult(pairs, results, partsOf, { choices });

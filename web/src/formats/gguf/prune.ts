@@ -39,51 +39,8 @@ interface Renamed {
 
 const pattern = /blk\.(\d+)\./;
 
-/** New numbers of layers, undefined for pruned ones. Query it in the order of the result. */
-class Numbers {
-  readonly #left: ReadonlySet<number>;
-  readonly #first: number;
-  readonly #numbers = new Map<number, number | undefined>();
-  count = 0;
-
-  constructor(layers: readonly number[]) {
-    this.#left = new Set(layers);
-    this.#first = layers.reduce((least, layer) => Math.min(least, layer), Number.POSITIVE_INFINITY);
-  }
-
-  of(layer: number): number | undefined {
-    if (!this.#numbers.has(layer)) this.#numbers.set(layer, this.#next(layer));
-    return this.#numbers.get(layer);
-  }
-
-  /** Numbers of the layers queried. */
-  get seen(): readonly number[] {
-    return [...this.#numbers.keys()];
-  }
-
-  #next(layer: number): number | undefined {
-    if (this.#left.has(layer)) return undefined;
-    const number = layer < this.#first ? layer : this.count;
-    this.count = number + 1;
-    return number;
-  }
-}
-
 /** Number of layers listed in a note. */
 const mostListed = 5;
-
-/** The note about pruned layers that the model lacks. */
-function missingNotes(layers: readonly number[], seen: readonly number[]): readonly Note[] {
-  const there = new Set(seen);
-  const missing = [...new Set(layers)].filter((layer) => !there.has(layer)).sort((a, b) => a - b);
-  if (missing.length === 0) return [];
-  const more = missing.length - mostListed;
-  const list = missing.slice(0, mostListed).join(', ') + (more > 0 ? ` and ${more} more` : '');
-  const what = missing.length === 1 ? `there is no layer ${list}` : `there are no layers ${list}`;
-  const last = seen.reduce((most, layer) => Math.max(most, layer), -1);
-  const has = last < 0 ? 'no layers' : last === 0 ? 'layer 0 alone' : `layers 0 to ${last}`;
-  return [noteOf('missingLayers', { layers: missing, lastLayer: last }, `${what} to leave out: the model has ${has}`)];
-}
 
 /** A result without some layers. */
 export interface Pruned {
@@ -101,15 +58,37 @@ export interface Pruned {
 export function pruned(sorted: readonly GgufTensor[], layers: readonly number[] = []): Pruned {
   if (layers.length === 0)
     return { tensors: sorted.map((tensor) => ({ tensor, source: tensor })), layers: undefined, notes: [] };
-  const numbers = new Numbers(layers);
+  // Give layers new numbers, in the order of the result.
+  const left = new Set(layers);
+  const first = layers.reduce((least, layer) => Math.min(least, layer), Number.POSITIVE_INFINITY);
+  const numbers = new Map<number, number | undefined>();
+  let count = 0;
   const tensors = sorted.flatMap((source): Renamed[] => {
     const [whole, digits] = pattern.exec(source.name) ?? [];
     if (whole === undefined) return [{ tensor: source, source }];
-    const layer = numbers.of(Number(digits));
+    const old = Number(digits);
+    if (!numbers.has(old)) {
+      const number = left.has(old) ? undefined : old < first ? old : count;
+      if (number !== undefined) count = number + 1;
+      numbers.set(old, number);
+    }
+    const layer = numbers.get(old);
     if (layer === undefined) return [];
     return [{ tensor: { ...source, name: source.name.replace(whole, () => `blk.${layer}.`) }, source }];
   });
-  return { tensors, layers: numbers.count, notes: missingNotes(layers, numbers.seen) };
+  // Note layers that the model lacks.
+  const missing = [...left].filter((layer) => !numbers.has(layer)).sort((a, b) => a - b);
+  const more = missing.length - mostListed;
+  const list = missing.slice(0, mostListed).join(', ') + (more > 0 ? ` and ${more} more` : '');
+  const what = missing.length === 1 ? `there is no layer ${list}` : `there are no layers ${list}`;
+  const last = [...numbers.keys()].reduce((most, layer) => Math.max(most, layer), -1);
+  const has = last < 0 ? 'no layers' : last === 0 ? 'layer 0 alone' : `layers 0 to ${last}`;
+  const note = noteOf(
+    'missingLayers',
+    { layers: missing, lastLayer: last },
+    `${what} to leave out: the model has ${has}`,
+  );
+  return { tensors, layers: count, notes: missing.length === 0 ? [] : [note] };
 }
 
 /** The pairs with the number of remaining layers. */

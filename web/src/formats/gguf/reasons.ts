@@ -27,22 +27,22 @@ export interface GgufReason {
 /** The words of such a reason; undefined for others. */
 export const ggufReasonText = reasonWords(words);
 
-const own = (kind: GgufReason['kind']): Reason => ({ kind });
+const partReason = (kind: GgufReason['kind']): Reason => ({ kind });
 
 /** The option `leaveOutputTensor` keeps the output layer. */
-export const outputReason = own('output');
+export const outputReason = partReason('output');
 
 /** Names of tensors that are never converted. The first match gives the reason. */
 export const keptNames: readonly (readonly [reason: Reason, name: RegExp])[] = [
   [reasons.norm, /_norm\.weight/],
   [reasons.router, /ffn_gate_inp\.weight|ffn_gate_tid2eid\.weight/],
-  [own('smallWeight'), /altup|laurel|indexer\.[kq]_proj\.weight/],
-  [own('perLayerProjection'), /per_layer_model_proj/],
-  [own('positionEmbedding'), /^position_embd\.weight$|\.position_embd|sam\.pos_embd/],
-  [own('tokenTypeEmbedding'), /^token_types\.weight$/],
-  [own('convolution'), /ssm_conv1d|shortconv\.conv\.weight/],
-  [own('timeMixing'), /time_mix_(first|[wva][012]|g[12]|decay_w[12]|lerp_fused)\.weight/],
-  [own('positionBias'), /attn_rel_b\.weight|\.rel_pos/],
-  [own('vision'), /sam\.neck\.|sam\.net_|\.patch_embd|\.patch_merger/],
-  [own('codebook'), /a\.rvq\.codebook|mm\.a\.code_embd/],
+  [partReason('smallWeight'), /altup|laurel|indexer\.[kq]_proj\.weight/],
+  [partReason('perLayerProjection'), /per_layer_model_proj/],
+  [partReason('positionEmbedding'), /^position_embd\.weight$|\.position_embd|sam\.pos_embd/],
+  [partReason('tokenTypeEmbedding'), /^token_types\.weight$/],
+  [partReason('convolution'), /ssm_conv1d|shortconv\.conv\.weight/],
+  [partReason('timeMixing'), /time_mix_(first|[wva][012]|g[12]|decay_w[12]|lerp_fused)\.weight/],
+  [partReason('positionBias'), /attn_rel_b\.weight|\.rel_pos/],
+  [partReason('vision'), /sam\.neck\.|sam\.net_|\.patch_embd|\.patch_merger/],
+  [partReason('codebook'), /a\.rvq\.codebook|mm\.a\.code_embd/],
 ];

@@ -51,7 +51,7 @@ interface Shard {
 }
 
 /** The arrays of a parameter. */
-function piecesOf({ module, tensors, stored }: Parameter, planned: readonly PlannedTensor[]): Piece[] {
+function parameterPieces({ module, tensors, stored }: Parameter, planned: readonly PlannedTensor[]): Piece[] {
   return stored.map(({ name, role }) => {
     const parts = tensors.map((index) => {
       const part = planned[index]?.parts.find((one) => one.role === role);
@@ -73,7 +73,7 @@ function piecesOf({ module, tensors, stored }: Parameter, planned: readonly Plan
 }
 
 /** Packs arrays into shards. An array of half a shard or more that does not fit gets a shard of its own, before the one in the making. */
-function shardsOf(pieces: Iterable<Piece>): Shard[] {
+function packedShards(pieces: Iterable<Piece>): Shard[] {
   const shards: Shard[] = [];
   let pending: Piece[] = [];
   let bytes = 0;
@@ -102,56 +102,7 @@ function shardsOf(pieces: Iterable<Piece>): Shard[] {
 
 const shardName = (index: number) => `params_shard_${index}.bin`;
 
-/** The file of a shard. */
-function shardFile({ pieces, bytes }: Shard, index: number, planned: readonly PlannedTensor[]): OutputFile {
-  const segments: Segment[] = [];
-  for (const { record, role, tensors } of pieces) {
-    let at = record.byteOffset;
-    for (const tensor of tensors) {
-      segments.push({ at, tensor, role });
-      at += planned[tensor]?.parts.find((part) => part.role === role)?.bytes ?? 0;
-    }
-  }
-  return { suffix: `/${shardName(index)}`, size: bytes, segments };
-}
-
-/** The text of the index, with zeros for checksums. */
-function indexText(shards: readonly Shard[], elements: number): string {
-  const records = shards.map(({ pieces, bytes }, index) => ({
-    dataPath: shardName(index),
-    format: 'raw-shard',
-    nbytes: bytes,
-    records: pieces.map(({ record }) => record),
-    md5sum: '0'.repeat(md5Digits),
-  }));
-  const all = shards.flatMap(({ pieces }) => pieces.map(({ record }) => record));
-  const inMemory = all.reduce((sum, { shape, dtype }) => sum + elementsOf(shape) * (memoryBytes[dtype] as number), 0);
-  const metadata = { ParamSize: all.length, ParamBytes: inMemory, BitsPerParam: (inMemory * 8) / elements };
-  return JSON.stringify({ metadata, records }, undefined, 4);
-}
-
 const checksumKey = '"md5sum": "';
-
-/** The contents of an index: its text, and the checksums of shards in place of zeros. @param first index of the first shard among the files */
-function indexSegments(text: string, first: number): Segment[] {
-  const bytes = new TextEncoder().encode(text);
-  const segments: Segment[] = [];
-  // Quotes in names are escaped, so that the key is found nowhere else. All of the text is ASCII but for names.
-  let [from, at, file] = [0, 0, first];
-  for (;;) {
-    const found = text.indexOf(checksumKey, from);
-    if (found < 0) break;
-    const begin = found + checksumKey.length;
-    const size = new TextEncoder().encode(text.slice(from, begin)).length;
-    segments.push({ at, bytes: bytes.slice(at, at + size) });
-    segments.push({ at: at + size, md5: file });
-    file++;
-    at += size + md5Digits;
-    from = begin + md5Digits;
-  }
-  segments.push({ at, bytes: bytes.slice(at) });
-  return segments;
-}
 
 /** A file of known contents beside the parameters. */
 export interface ModelFile {
@@ -169,13 +120,48 @@ export function modelFiles(
   elements: number,
   others: readonly ModelFile[],
 ): OutputFile[] {
-  const shards = shardsOf(parameters.flatMap((parameter) => piecesOf(parameter, planned)));
-  const text = indexText(shards, elements);
-  const size = new TextEncoder().encode(text).length;
-  const segments = indexSegments(text, cacheNames.length + others.length);
+  const shards = packedShards(parameters.flatMap((parameter) => parameterPieces(parameter, planned)));
+  // Write the index, with zeros for checksums.
+  const all = shards.flatMap(({ pieces }) => pieces.map(({ record }) => record));
+  const inMemory = all.reduce((sum, { shape, dtype }) => sum + elementsOf(shape) * (memoryBytes[dtype] as number), 0);
+  const metadata = { ParamSize: all.length, ParamBytes: inMemory, BitsPerParam: (inMemory * 8) / elements };
+  const records = shards.map(({ pieces, bytes }, index) => ({
+    dataPath: shardName(index),
+    format: 'raw-shard',
+    nbytes: bytes,
+    records: pieces.map(({ record }) => record),
+    md5sum: '0'.repeat(md5Digits),
+  }));
+  const text = JSON.stringify({ metadata, records }, undefined, 4);
+  const bytes = new TextEncoder().encode(text);
+
+  // Put the checksums of shards in place of the zeros. Quotes in names are escaped, so that the key is found nowhere else. All of the text is
+  // ASCII but for names.
+  const segments: Segment[] = [];
+  let [from, at, file] = [0, 0, cacheNames.length + others.length];
+  for (let found = text.indexOf(checksumKey); found >= 0; found = text.indexOf(checksumKey, from)) {
+    const begin = found + checksumKey.length;
+    const size = new TextEncoder().encode(text.slice(from, begin)).length;
+    segments.push({ at, bytes: bytes.slice(at, at + size) });
+    segments.push({ at: at + size, md5: file });
+    file++;
+    at += size + md5Digits;
+    from = begin + md5Digits;
+  }
+  segments.push({ at, bytes: bytes.slice(at) });
   return [
-    ...cacheNames.map((name) => ({ suffix: `/${name}`, size, segments })),
+    ...cacheNames.map((name) => ({ suffix: `/${name}`, size: bytes.length, segments })),
     ...others.map(({ name, bytes }) => ({ suffix: `/${name}`, size: bytes.length, segments: [{ at: 0, bytes }] })),
-    ...shards.map((shard, index) => shardFile(shard, index, planned)),
+    ...shards.map(({ pieces, bytes: size }, index): OutputFile => {
+      const segments = pieces.flatMap(({ record, role, tensors }) => {
+        let at = record.byteOffset;
+        return tensors.map((tensor): Segment => {
+          const segment = { at, tensor, role };
+          at += planned[tensor]?.parts.find((part) => part.role === role)?.bytes ?? 0;
+          return segment;
+        });
+      });
+      return { suffix: `/${shardName(index)}`, size, segments };
+    }),
   ];
 }

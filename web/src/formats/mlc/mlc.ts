@@ -4,9 +4,6 @@ import { type MlcOptions, options } from './options.js';
 import { mlcSignature } from './signature.js';
 import { type MlcTarget, mlcTargets } from './targets.js';
 
-/** Apps load the reader with its first model. */
-const code = () => import('../on-demand.js');
-
 export const mlc: Format<'mlc', MlcTarget, 'mlc', MlcOptions> = {
   ...mlcSignature,
   result: 'mlc',
@@ -18,13 +15,7 @@ export const mlc: Format<'mlc', MlcTarget, 'mlc', MlcOptions> = {
   options,
   unit: 'parameter',
 
-  async open(files, open) {
-    const { openMlc } = await code();
-    return openMlc(files, open);
-  },
-
-  async tensors(model) {
-    const { mlcTensors } = await code();
-    return mlcTensors(model);
-  },
+  // Apps load the reader with its first model.
+  open: async (...given) => (await import('../on-demand.js')).openMlc(...given),
+  tensors: async (model) => (await import('../on-demand.js')).mlcTensors(model),
 };

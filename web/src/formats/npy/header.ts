@@ -6,7 +6,8 @@
 
 import { ScalepointError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
-import { allocate, type ByteSource } from '../files/bytes.js';
+import { allocate, type ByteSource, swapBytes } from '../files/bytes.js';
+import { badFile } from '../files/errors.js';
 import type { TensorDType, TensorInfo } from '../safetensors/header.js';
 import { columnMajorStrides, StridedReader } from '../strided.js';
 import { elementCount } from '../tensors.js';
@@ -48,21 +49,6 @@ const dtypes = new Map<string, TensorDType>([
   ['c8', 'C64'],
 ]);
 
-function bad(message: string, byteOffset: number): ScalepointError {
-  return new ScalepointError('BAD_FILE', message, { byteOffset });
-}
-
-/** A header, not yet compared with the size of the file. */
-interface NpyHeader {
-  readonly dtype: TensorDType;
-  readonly elementBytes: number;
-  /** Bytes that byte order applies to: half an element for complex numbers. */
-  readonly unitBytes: number;
-  readonly bigEndian: boolean;
-  readonly fortranOrder: boolean;
-  readonly shape: readonly number[];
-}
-
 /** Reads a Python dict literal, keeping the position. */
 class DictReader {
   readonly #text: string;
@@ -81,7 +67,7 @@ class DictReader {
   }
 
   fail(message: string): never {
-    throw bad(`header: ${message}`, this.offset);
+    badFile(`header: ${message}`, this.offset);
   }
 
   /** Steps over white space and a match of a sticky pattern. Returns undefined without a match. */
@@ -103,154 +89,95 @@ class DictReader {
     this.take(/(?=$)/y);
     return this.#position === this.#text.length;
   }
-}
 
-/** A string such as `<f4`. */
-function readDescr(reader: DictReader): string {
-  if (reader.take(/\[/y) !== undefined) {
-    throw new ScalepointError('UNSUPPORTED_DTYPE', 'the array holds records; save its fields as arrays of their own', {
-      byteOffset: reader.offset,
-    });
+  /** A string such as `<f4`. */
+  descr(): string {
+    if (this.take(/\[/y) !== undefined) {
+      const message = 'the array holds records; save its fields as arrays of their own';
+      throw new ScalepointError('UNSUPPORTED_DTYPE', message, { byteOffset: this.offset });
+    }
+    const descr = this.need(/'([^'\\]*)'|"([^"\\]*)"/y, 'descr, a string');
+    return descr[1] ?? descr[2] ?? '';
   }
-  const descr = reader.need(/'([^'\\]*)'|"([^"\\]*)"/y, 'descr, a string');
-  return descr[1] ?? descr[2] ?? '';
-}
 
-/** A tuple of whole numbers. */
-function readShape(reader: DictReader): number[] {
-  const shape: number[] = [];
-  reader.need(/\(/y, "shape, a tuple that starts with '('");
-  while (reader.take(/\)/y) === undefined) {
-    // Python 2 wrote long integers as 3L.
-    const dimension = Number(reader.need(/(0|[1-9]\d*)L?(?![\w.])/y, 'a whole number of at least 0 in shape')[1]);
-    if (!Number.isSafeInteger(dimension)) reader.fail('a dimension of shape is too large');
-    shape.push(dimension);
-    if (shape.length > maxRank) reader.fail(`shape has more than ${maxRank} dimensions`);
-    if (reader.take(/,/y) !== undefined) continue;
-    // In Python (3) is a number. A tuple of one needs a comma.
-    if (shape.length === 1) reader.fail("expected ',' after the only dimension of shape");
-    reader.need(/\)/y, "',' or ')' in shape");
-    break;
+  /** A tuple of whole numbers. */
+  shape(): number[] {
+    const shape: number[] = [];
+    this.need(/\(/y, "shape, a tuple that starts with '('");
+    while (this.take(/\)/y) === undefined) {
+      // Python 2 wrote long integers as 3L.
+      const dimension = Number(this.need(/(0|[1-9]\d*)L?(?![\w.])/y, 'a whole number of at least 0 in shape')[1]);
+      if (!Number.isSafeInteger(dimension)) this.fail('a dimension of shape is too large');
+      shape.push(dimension);
+      if (shape.length > maxRank) this.fail(`shape has more than ${maxRank} dimensions`);
+      if (this.take(/,/y) !== undefined) continue;
+      // In Python (3) is a number. A tuple of one needs a comma.
+      if (shape.length === 1) this.fail("expected ',' after the only dimension of shape");
+      this.need(/\)/y, "',' or ')' in shape");
+      break;
+    }
+    return shape;
   }
-  return shape;
 }
 
 /** Values of the dict. */
-interface Dict {
+interface NpyDict {
   descr?: string;
-  fortranOrder?: boolean;
+  fortran_order?: boolean;
   shape?: number[];
 }
 
-/** Reads the value of a key. Duplicate keys fail. */
-function readMember(reader: DictReader, key: string | undefined, found: Dict): void {
-  switch (key) {
-    case 'descr':
-      if (found.descr !== undefined) reader.fail('descr occurs twice');
-      found.descr = readDescr(reader);
-      break;
-    case 'fortran_order':
-      if (found.fortranOrder !== undefined) reader.fail('fortran_order occurs twice');
-      found.fortranOrder = reader.need(/True\b|False\b/y, 'fortran_order, True or False')[0] === 'True';
-      break;
-    case 'shape':
-      if (found.shape !== undefined) reader.fail('shape occurs twice');
-      found.shape = readShape(reader);
-      break;
-    default:
-      reader.fail(`the key ${show(key)} is unknown`);
-  }
-}
-
-/** Reads a dict with the keys descr, fortran_order and shape, in any order. */
-function readDict(text: string, origin: number): Required<Dict> {
+/** Reads a dict with the keys descr, fortran_order and shape, in any order and once. */
+function npyDict(text: string, origin: number): Required<NpyDict> {
   const reader = new DictReader(text, origin);
-  const found: Dict = {};
+  const found: NpyDict = {};
   reader.need(/\{/y, "'{'");
   while (reader.take(/\}/y) === undefined) {
-    const key = reader.need(/'(\w*)'|"(\w*)"/y, "a key or '}'");
+    const [, single, double] = reader.need(/'(\w*)'|"(\w*)"/y, "a key or '}'");
+    const key = single ?? double;
     reader.need(/:/y, "':'");
-    readMember(reader, key[1] ?? key[2], found);
+    if (key !== undefined && Object.hasOwn(found, key)) reader.fail(`${key} occurs twice`);
+    if (key === 'descr') found.descr = reader.descr();
+    else if (key === 'fortran_order')
+      found.fortran_order = reader.need(/True\b|False\b/y, 'fortran_order, True or False')[0] === 'True';
+    else if (key === 'shape') found.shape = reader.shape();
+    else reader.fail(`the key ${show(key)} is unknown`);
     if (reader.take(/,/y) !== undefined) continue;
     reader.need(/\}/y, "',' or '}'");
     break;
   }
   if (!reader.isAtEnd()) reader.fail('there is more than spaces after the closing brace');
-  const { descr, fortranOrder, shape } = found;
-  if (descr === undefined || fortranOrder === undefined || shape === undefined) {
-    throw bad('header: descr, fortran_order and shape have to be there', origin);
+  const { descr, fortran_order, shape } = found;
+  if (descr === undefined || fortran_order === undefined || shape === undefined) {
+    return badFile('header: descr, fortran_order and shape have to be there', origin);
   }
-  return { descr, fortranOrder, shape };
-}
-
-/** Parses the header. `origin`: its offset in the file. */
-function parseHeader(text: string, origin: number): NpyHeader {
-  const { descr, fortranOrder, shape } = readDict(text, origin);
-  const [, order = '', kind = ''] = /^([<>|=]?)(\w+)$/.exec(descr) ?? [];
-  const dtype = dtypes.get(kind);
-  if (dtype === undefined) {
-    throw new ScalepointError(
-      'UNSUPPORTED_DTYPE',
-      `numpy dtype ${show(descr)} cannot be read; supported are ${[...dtypes.keys()].join(', ')}`,
-      { byteOffset: origin },
-    );
-  }
-  const elementBytes = Number(kind.slice(1));
-  return {
-    dtype,
-    elementBytes,
-    unitBytes: kind === 'c8' ? 4 : elementBytes,
-    bigEndian: order === '>',
-    fortranOrder,
-    shape,
-  };
-}
-
-/** Reverses the bytes of every unit. */
-function swapBytes(bytes: Uint8Array, unitBytes: number): void {
-  for (let unit = 0; unit < bytes.length; unit += unitBytes) bytes.subarray(unit, unit + unitBytes).reverse();
+  return { descr, fortran_order, shape };
 }
 
 /** Reads the start of a file: text, begin and end of the header. */
-async function readText(source: ByteSource): Promise<{ text: string; begin: number; end: number }> {
+async function headerText(source: ByteSource): Promise<{ text: string; begin: number; end: number }> {
   const { size } = source;
-  if (size < 10) throw bad(`the file has ${size} bytes, too few for the start of a .npy file`, size);
+  if (size < 10) badFile(`the file has ${size} bytes, too few for the start of a .npy file`, size);
   const start = await source.read(0, Math.min(12, size));
-  if (npyMagic.some((byte, i) => start[i] !== byte)) throw bad('the file does not start with \\x93NUMPY', 0);
+  if (npyMagic.some((byte, i) => start[i] !== byte)) badFile('the file does not start with \\x93NUMPY', 0);
   const [major, minor] = [start[6] as number, start[7] as number];
   if (major < 1 || major > 3 || minor !== 0) {
-    throw bad(`.npy version ${major}.${minor} is unknown; supported are 1.0, 2.0 and 3.0`, 6);
+    badFile(`.npy version ${major}.${minor} is unknown; supported are 1.0, 2.0 and 3.0`, 6);
   }
   const begin = major === 1 ? 10 : 12;
-  if (size < begin) throw bad(`the file has ${size} bytes, too few for the length of the header`, size);
+  if (size < begin) badFile(`the file has ${size} bytes, too few for the length of the header`, size);
   const view = new DataView(start.buffer, start.byteOffset, start.byteLength);
   const length = major === 1 ? view.getUint16(8, true) : view.getUint32(8, true);
-  if (length > maxHeaderBytes) throw bad(`the header claims ${length} bytes, more than ${maxHeaderBytes}`, 8);
+  if (length > maxHeaderBytes) badFile(`the header claims ${length} bytes, more than ${maxHeaderBytes}`, 8);
   const end = begin + length;
-  if (end > size) {
-    throw bad(`the header claims ${length} bytes, but the file ends after ${size - begin} of them`, size);
-  }
+  if (end > size) badFile(`the header claims ${length} bytes, but the file ends after ${size - begin} of them`, size);
   const bytes = await source.read(begin, end);
   try {
     // Versions 1 and 2 are Latin-1, but supported headers are ASCII.
     return { text: new TextDecoder('utf-8', { fatal: major === 3 }).decode(bytes), begin, end };
   } catch {
-    throw bad('header: it is not UTF-8', begin);
+    return badFile('header: it is not UTF-8', begin);
   }
-}
-
-/** Size of the elements in bytes, which must be the rest of the file. */
-function dataBytes({ shape, dtype, elementBytes }: NpyHeader, headerOffset: number, dataOffset: number, size: number) {
-  const bytes = (elementCount(shape) ?? Number.NaN) * elementBytes;
-  if (!Number.isSafeInteger(bytes)) throw bad(`header: the product of shape ${show(shape)} is too large`, headerOffset);
-  const left = size - dataOffset;
-  if (bytes > left) {
-    throw bad(`shape ${show(shape)} of ${dtype} needs ${bytes} bytes, but the file has only ${left}`, size);
-  }
-  if (bytes < left) {
-    throw bad(`the array ends at byte ${dataOffset + bytes}, but the file has ${size} bytes`, dataOffset + bytes);
-  }
-  return bytes;
 }
 
 /**
@@ -260,23 +187,37 @@ function dataBytes({ shape, dtype, elementBytes }: NpyHeader, headerOffset: numb
  *   objects, text, dates, long doubles and double complex numbers, and for column-major arrays that are too large
  */
 export async function openNpy(source: ByteSource): Promise<NpyFile> {
-  const { text, begin, end: dataOffset } = await readText(source);
-  const header = parseHeader(text, begin);
-  const { dtype, elementBytes, unitBytes, bigEndian, fortranOrder, shape } = header;
-  const bytes = dataBytes(header, begin, dataOffset, source.size);
+  const { size } = source;
+  const { text, begin, end: dataOffset } = await headerText(source);
+  const { descr, fortran_order, shape } = npyDict(text, begin);
+  const [, order = '', kind = ''] = /^([<>|=]?)(\w+)$/.exec(descr) ?? [];
+  const dtype = dtypes.get(kind);
+  if (dtype === undefined) {
+    const message = `numpy dtype ${show(descr)} cannot be read; supported are ${[...dtypes.keys()].join(', ')}`;
+    throw new ScalepointError('UNSUPPORTED_DTYPE', message, { byteOffset: begin });
+  }
+  // The elements are the rest of the file.
+  const elementBytes = Number(kind.slice(1));
+  const bytes = (elementCount(shape) ?? Number.NaN) * elementBytes;
+  if (!Number.isSafeInteger(bytes)) badFile(`header: the product of shape ${show(shape)} is too large`, begin);
+  const left = size - dataOffset;
+  if (bytes > left)
+    badFile(`shape ${show(shape)} of ${dtype} needs ${bytes} bytes, but the file has only ${left}`, size);
+  if (bytes < left)
+    badFile(`the array ends at byte ${dataOffset + bytes}, but the file has ${size} bytes`, dataOffset + bytes);
   const stem = source.name?.replace(/\.npy$/i, '') ?? '';
   // '__metadata__' is the one name that a tensor of a safetensors file cannot have.
   const name = stem === '' || stem === '__metadata__' ? 'array' : stem;
   // With at most one dimension other than 1, both orders are the same.
-  const columnMajor = fortranOrder && shape.filter((dimension) => dimension !== 1).length > 1 && bytes > 0;
+  const columnMajor = fortran_order && shape.filter((dimension) => dimension !== 1).length > 1 && bytes > 0;
   if (columnMajor && bytes > maxColumnMajorBytes) {
-    throw new ScalepointError(
-      'UNSUPPORTED_DTYPE',
-      `the array is column-major (fortran_order) and larger than ${maxColumnMajorBytes} bytes; save numpy.ascontiguousarray of it`,
-      { tensor: name, byteOffset: begin },
-    );
+    const message = `the array is column-major (fortran_order) and larger than ${maxColumnMajorBytes} bytes`;
+    const place = { tensor: name, byteOffset: begin };
+    throw new ScalepointError('UNSUPPORTED_DTYPE', `${message}; save numpy.ascontiguousarray of it`, place);
   }
-  const swapped = bigEndian && unitBytes > 1;
+  // Byte order applies to the halves of complex numbers.
+  const unit = kind === 'c8' ? 4 : elementBytes;
+  const swapped = order === '>' && unit > 1;
   const rows = columnMajor
     ? new StridedReader(source, dataOffset, shape, columnMajorStrides(shape), elementBytes)
     : undefined;
@@ -284,7 +225,7 @@ export async function openNpy(source: ByteSource): Promise<NpyFile> {
     if (rows !== undefined) await rows.readInto(begin, target);
     else if (source.readInto !== undefined) await source.readInto(dataOffset + begin, target);
     else target.set(await source.read(dataOffset + begin, dataOffset + begin + target.length));
-    if (swapped) swapBytes(target, unitBytes);
+    if (swapped) swapBytes(target, unit);
   };
   return {
     tensor: { name, dtype, shape, bytes, byteOffset: dataOffset, file: 0 },

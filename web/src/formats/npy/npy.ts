@@ -11,9 +11,6 @@ import type { SafetensorsTarget } from '../safetensors/targets.js';
 import { plainTensor } from '../tensors.js';
 import { npySignature } from './signature.js';
 
-/** Apps load the reader with its first file. */
-const code = () => import('../on-demand.js');
-
 const { targets, aliases, ruleTargets, options } = safetensors;
 
 export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOptions, SafetensorsSidecars> = {
@@ -31,7 +28,8 @@ export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOpt
 
   async open(files) {
     const [{ source }] = files as [OpenFile];
-    const { openNpy } = await code();
+    // Apps load the reader with its first file.
+    const { openNpy } = await import('../on-demand.js');
     const { tensor, verbatim, read, readInto } = await openNpy(source);
     // Rearranged elements have no offsets in the file. Read them through a derived source.
     const rearranged: ByteSource = { ...source, size: tensor.bytes, reference: undefined, read, readInto };

@@ -12,7 +12,7 @@ import {
   rangeEntry,
 } from '../options.js';
 import { configOption } from '../safetensors/options.js';
-import { hasRanges } from '../statistics.js';
+import { hasStatisticsFile } from '../statistics.js';
 import {
   checkStatistics,
   feedbackEntries,
@@ -74,7 +74,7 @@ const entries = {
    */
   ranges: statisticsFile(
     { name: 'ranges', about: 'int8-static, fp16, q4f16, q2f16: the ranges of `calibrate --ranges`' },
-    hasRanges,
+    (value) => hasStatisticsFile('ranges', value),
     'result of calibrateModel with ranges',
   ),
   /**

@@ -2,12 +2,13 @@
 import { ScalepointError } from '../../core/errors.js';
 import { grouped } from '../../core/groups.js';
 import { type Note, noteOf } from '../../core/note.js';
-import { allocate, type ByteSource, quoted, quotedNames } from '../files/bytes.js';
+import { allocate, type ByteSource, quoted, quotedNames, swapBytes } from '../files/bytes.js';
+import { badTensor } from '../files/errors.js';
 import type { OpenFile, OpenInput, OpenModel } from '../format.js';
-import type { InflatedSource } from '../inflated.js';
 import { type TensorInfo, tensorBytes } from '../safetensors/header.js';
 import { openShards, type ShardContents } from '../safetensors/shards.js';
 import { rowMajorStrides, StridedReader } from '../strided.js';
+import type { InflatedSource } from '../zip.js';
 import { isPytorchIndex, shardNames } from './signature.js';
 import { type State, stateOf } from './state.js';
 import { openSaved, type SavedFile } from './storages.js';
@@ -38,21 +39,12 @@ interface PlacedTensor {
   readonly isVerbatim: boolean;
 }
 
-/** True if strides are those of a row-major array, apart from axes without a second index. */
-function isRowMajor(shape: readonly number[], strides: readonly number[]): boolean {
-  const expected = rowMajorStrides(shape);
-  return shape.includes(0) || shape.every((dimension, i) => dimension === 1 || strides[i] === expected[i]);
-}
-
 /** Locates a tensor, and checks that its storage holds all of it. */
 function placedTensor(name: string, value: TensorValue, file: SavedFile): PlacedTensor {
   const { type, shape, strides, offset, storage, at } = value;
-  const bad = (message: string): never => {
-    throw new ScalepointError('BAD_FILE', `tensor ${quoted(name)}: ${message}`, { tensor: name, byteOffset: at });
-  };
   const { dtype } = type;
   const bytes = tensorBytes(dtype, shape);
-  if (bytes === undefined) return bad('it is too large');
+  if (bytes === undefined) return badTensor(name, 'it is too large', at);
   const place = file.place(storage);
   // Check the last element. Numbers beyond 2^53 are rounded, and are too large in any case.
   const reach = shape.includes(0)
@@ -60,21 +52,20 @@ function placedTensor(name: string, value: TensorValue, file: SavedFile): Placed
     : shape.reduce((sum, dimension, i) => sum + (dimension - 1) * (strides[i] as number), 1);
   const first = storage.first * storage.type.bytes + offset * type.bytes;
   if (!(first + reach * type.bytes <= place.bytes)) {
-    bad(`it ends ${first + reach * type.bytes} bytes into a storage of ${place.bytes}`);
+    badTensor(name, `it ends ${first + reach * type.bytes} bytes into a storage of ${place.bytes}`, at);
   }
-  const isOrdered = isRowMajor(shape, strides);
+  // Strides of axes without a second index do not matter.
+  const expected = rowMajorStrides(shape);
+  const isOrdered = shape.includes(0) || shape.every((n, i) => n === 1 || strides[i] === expected[i]);
   if (!isOrdered && bytes > mostRearranged) {
     const message = `the tensor ${quoted(name)} is not contiguous and larger than ${mostRearranged} bytes; save its contiguous()`;
     throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: name, byteOffset: at });
   }
-  if (bytes > place.bytes + mostRepeated) bad('it repeats the elements of a far smaller storage');
+  if (bytes > place.bytes + mostRepeated) badTensor(name, 'it repeats the elements of a far smaller storage', at);
   const { inflated } = place;
   const isVerbatim = isOrdered && inflated === undefined && (type.bytes === 1 || !file.isBigEndian);
   return { name, value, dtype, bytes, inflated, begin: place.begin + first, isVerbatim };
 }
-
-/** Bytes that a swap reverses: halves of complex numbers have an order each. */
-const swapBytes = ({ dtype, value: { type } }: PlacedTensor) => (dtype === 'C64' ? 4 : type.bytes);
 
 /** Readers that are kept, each with a band of its tensor. */
 const mostReaders = 4;
@@ -99,7 +90,8 @@ class Rearranged {
     this.#source = source;
     let at = 0;
     for (const tensor of tensors) {
-      const swap = isBigEndian ? swapBytes(tensor) : 1;
+      // Halves of complex numbers have an order each.
+      const swap = !isBigEndian ? 1 : tensor.dtype === 'C64' ? 4 : tensor.value.type.bytes;
       this.#parts.push({ begin: at, end: at + tensor.bytes, swap, tensor });
       at += tensor.bytes;
     }
@@ -133,9 +125,7 @@ class Rearranged {
       const isWhole = first === from - part.begin && last === to - part.begin;
       const into = isWhole ? target.subarray(from - begin, to - begin) : new Uint8Array(last - first);
       await this.#readerOf(part.tensor).readInto(first, into);
-      if (part.swap > 1) {
-        for (let at = 0; at < into.length; at += part.swap) into.subarray(at, at + part.swap).reverse();
-      }
+      if (part.swap > 1) swapBytes(into, part.swap);
       if (!isWhole) target.set(into.subarray(from - part.begin - first, to - part.begin - first), from - begin);
     }
   }
@@ -147,7 +137,7 @@ class Rearranged {
 }
 
 /** The contents of a file. @param index of the file in its model; what is rearranged has the index behind it */
-async function contentsOf(
+async function savedContents(
   source: ByteSource,
   index: number,
 ): Promise<ShardContents & { state: State; shared: readonly string[] }> {
@@ -157,18 +147,9 @@ async function contentsOf(
   const all = [...state.tensors].map(([name, value]) => placedTensor(name, value, file));
   const verbatim = all.filter(({ isVerbatim }) => isVerbatim).sort((a, b) => a.begin - b.begin);
   const others = all.filter(({ isVerbatim }) => !isVerbatim);
-  const infoOf = (
-    { name, value: { shape }, dtype, bytes }: PlacedTensor,
-    byteOffset: number,
-    at: number,
-  ): TensorInfo => ({
-    name,
-    dtype,
-    shape,
-    bytes,
-    byteOffset,
-    file: at,
-  });
+  const infoOf = ({ name, value: { shape }, dtype, bytes }: PlacedTensor, byteOffset: number, file: number) => {
+    return { name, dtype, shape, bytes, byteOffset, file };
+  };
   const tensors: TensorInfo[] = verbatim.map((tensor) => infoOf(tensor, tensor.begin, index));
   const derived: ByteSource[] = [];
   if (others.length > 0) {
@@ -202,38 +183,38 @@ async function contentsOf(
   return { tensors, metadata: { format: 'pt' }, derived, state, shared };
 }
 
-/** Notes about a file. */
-function notesOf(states: readonly State[], shared: readonly string[]): Note[] {
-  const notes: Note[] = [];
-  const leftOut = [...new Set(states.flatMap((state) => state.leftOut))];
-  if (leftOut.length > 0) {
-    const from = states[0]?.path.join('.') ?? '';
-    const where = from === '' ? '' : `only the tensors in ${quoted(from)} are taken; `;
-    notes.push(noteOf('leftOut', { keys: leftOut }, `${where}left out: ${quotedNames(leftOut)}`));
-  }
-  if (shared.length > 0) {
-    const text = `these share their bytes in the file, and each gets its own: ${quotedNames(shared)}`;
-    notes.push(noteOf('sharedBytes', { tensors: shared }, text));
-  }
-  return notes;
-}
-
 /** Opens a file, or an index and the files that it names. @throws ScalepointError `BAD_FILE`, `UNKNOWN_FORMAT`, `UNSUPPORTED_DTYPE` */
 export async function openPytorch(files: readonly OpenFile[], open: OpenInput): Promise<PytorchModel> {
   const [{ input, source }, ...others] = files as [OpenFile, ...OpenFile[]];
   const states: State[] = [];
   const shared: (readonly string[])[] = [];
   const read = async (file: ByteSource, index: number) => {
-    const contents = await contentsOf(file, index);
+    const contents = await savedContents(file, index);
     states.push(contents.state);
     shared.push(contents.shared);
     return contents;
   };
+  // What is left out, and what is there twice, is known once all files are read.
+  const notes = () => {
+    const notes: Note[] = [];
+    const leftOut = [...new Set(states.flatMap((state) => state.leftOut))];
+    const twice = shared.flat();
+    if (leftOut.length > 0) {
+      const from = states[0]?.path.join('.') ?? '';
+      const where = from === '' ? '' : `only the tensors in ${quoted(from)} are taken; `;
+      notes.push(noteOf('leftOut', { keys: leftOut }, `${where}left out: ${quotedNames(leftOut)}`));
+    }
+    if (twice.length > 0) {
+      const text = `these share their bytes in the file, and each gets its own: ${quotedNames(twice)}`;
+      notes.push(noteOf('sharedBytes', { tensors: twice }, text));
+    }
+    return notes;
+  };
   if (isPytorchIndex(await source.read(0, Math.min(1024, source.size)))) {
     const given = others.map((other) => other.source);
     const shards = await openShards(input, source, given, open, { names: shardNames, end: '.bin', read });
-    return { ...shards, notes: notesOf(states, shared.flat()) };
+    return { ...shards, notes: notes() };
   }
   const { tensors, metadata, derived = [] } = await read(source, 0);
-  return { bytes: source.size, files: [source, ...derived], tensors, metadata, notes: notesOf(states, shared.flat()) };
+  return { bytes: source.size, files: [source, ...derived], tensors, metadata, notes: notes() };
 }

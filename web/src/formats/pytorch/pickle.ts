@@ -33,7 +33,7 @@ const mostDimensions = 64;
 const mostNameBytes = 1000;
 
 /** The pickle goes on behind the bytes at hand. */
-export class UnfinishedPickle extends Error {}
+class UnfinishedPickle extends Error {}
 
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
@@ -58,7 +58,7 @@ export function isKind<K extends (PickleValue & object & { kind: string })['kind
 }
 
 /** Reads a pickle from the beginning of its bytes. */
-export class PickleReader {
+class PickleReader {
   readonly #bytes: Uint8Array;
   readonly #view: DataView;
   readonly #origin: number;
@@ -97,7 +97,10 @@ export class PickleReader {
         if (this.#marks.length > 0 || this.#stack.length !== 1) this.fail('its end leaves several values, or none');
         return this.#stack[0] as PickleValue;
       }
-      this.#step(opcode);
+      const step = PickleReader.#steps[opcode];
+      // Not read: protocols 0 and 1, registered extensions, buffers outside of the file.
+      if (step === undefined) this.fail(`opcode 0x${opcode.toString(16)} is not read`);
+      step(this);
     }
   }
 
@@ -203,10 +206,16 @@ export class PickleReader {
     return this.#stack.splice(mark);
   }
 
-  #tuple(count: number): void {
+  /** Takes values off the stack, in the order in which they were put there. */
+  #popMany(count: number): PickleValue[] {
     const items: PickleValue[] = [];
     for (let i = 0; i < count; i++) items.unshift(this.#pop());
-    this.#push(this.#list(items));
+    return items;
+  }
+
+  #mark(): void {
+    this.#count(memory.value);
+    this.#marks.push(this.#stack.length);
   }
 
   #append(items: readonly PickleValue[]): void {
@@ -357,164 +366,94 @@ export class PickleReader {
 
   // ---------------------------------------------------------------------------------------------------------------- opcodes
 
-  #step(opcode: number): void {
-    switch (opcode) {
-      // Stack and memo.
-      case 0x28:
-        this.#count(memory.value);
-        this.#marks.push(this.#stack.length);
-        return;
-      case 0x30:
-        if (this.#marks.at(-1) === this.#stack.length) this.#marks.pop();
-        else this.#pop();
-        return;
-      case 0x31:
-        this.#popMark();
-        return;
-      case 0x32:
-        this.#push(this.#top());
-        return;
-      case 0x68:
-        this.#recall(this.#byte());
-        return;
-      case 0x6a:
-        this.#recall(this.#uint32());
-        return;
-      case 0x71:
-        this.#memoize(this.#byte());
-        return;
-      case 0x72:
-        this.#memoize(this.#uint32());
-        return;
-      case 0x94:
-        this.#memoize(this.#memo.size);
-        return;
+  /** Steps by opcode. Lists stand for lists, tuples and sets. */
+  static readonly #steps: Readonly<Record<number, (to: PickleReader) => void>> = {
+    // Stack and memo.
+    40: (to) => to.#mark(),
+    48: (to) => void (to.#marks.at(-1) === to.#stack.length ? to.#marks.pop() : to.#pop()),
+    49: (to) => void to.#popMark(),
+    50: (to) => to.#push(to.#top()),
+    104: (to) => to.#recall(to.#byte()),
+    106: (to) => to.#recall(to.#uint32()),
+    113: (to) => to.#memoize(to.#byte()),
+    114: (to) => to.#memoize(to.#uint32()),
+    148: (to) => to.#memoize(to.#memo.size),
 
-      // Plain values.
-      case 0x4e:
-        this.#push(null);
-        return;
-      case 0x88:
-      case 0x89:
-        this.#push(opcode === 0x88);
-        return;
-      case 0x4a:
-        this.#push(this.#view.getInt32(this.#take(4), true));
-        return;
-      case 0x4b:
-        this.#push(this.#byte());
-        return;
-      case 0x4d:
-        this.#push(this.#view.getUint16(this.#take(2), true));
-        return;
-      case 0x8a:
-        this.#push(this.#integer(this.#byte()));
-        return;
-      case 0x8b:
-        this.#push(this.#integer(this.#uint32()));
-        return;
-      case 0x47:
-        this.#push(this.#view.getFloat64(this.#take(8)));
-        return;
-      case 0x58:
-      case 0x54:
-        this.#push(this.#text(this.#uint32()));
-        return;
-      case 0x8c:
-      case 0x55:
-        this.#push(this.#text(this.#byte()));
-        return;
-      case 0x8d:
-        this.#push(this.#text(this.#uint64()));
-        return;
-      case 0x42:
-        this.#push(this.#slice(this.#uint32()));
-        return;
-      case 0x43:
-        this.#push(this.#slice(this.#byte()));
-        return;
-      case 0x8e:
-      case 0x96:
-        this.#push(this.#slice(this.#uint64()));
-        return;
+    // Plain values.
+    78: (to) => to.#push(null),
+    136: (to) => to.#push(true),
+    137: (to) => to.#push(false),
+    74: (to) => to.#push(to.#view.getInt32(to.#take(4), true)),
+    75: (to) => to.#push(to.#byte()),
+    77: (to) => to.#push(to.#view.getUint16(to.#take(2), true)),
+    138: (to) => to.#push(to.#integer(to.#byte())),
+    139: (to) => to.#push(to.#integer(to.#uint32())),
+    71: (to) => to.#push(to.#view.getFloat64(to.#take(8))),
+    88: (to) => to.#push(to.#text(to.#uint32())),
+    84: (to) => to.#push(to.#text(to.#uint32())),
+    140: (to) => to.#push(to.#text(to.#byte())),
+    85: (to) => to.#push(to.#text(to.#byte())),
+    141: (to) => to.#push(to.#text(to.#uint64())),
+    66: (to) => to.#push(to.#slice(to.#uint32())),
+    67: (to) => to.#push(to.#slice(to.#byte())),
+    142: (to) => to.#push(to.#slice(to.#uint64())),
+    150: (to) => to.#push(to.#slice(to.#uint64())),
 
-      // Lists and dictionaries.
-      case 0x29:
-      case 0x5d:
-      case 0x8f:
-        this.#push(this.#list([]));
-        return;
-      case 0x7d:
-        this.#push(this.#dict());
-        return;
-      case 0x74:
-      case 0x6c:
-      case 0x91:
-        this.#push(this.#list(this.#popMark()));
-        return;
-      case 0x85:
-      case 0x86:
-      case 0x87:
-        this.#tuple(opcode - 0x84);
-        return;
-      case 0x61:
-        this.#append([this.#pop()]);
-        return;
-      case 0x65:
-      case 0x90:
-        this.#append(this.#popMark());
-        return;
-      case 0x73: {
-        const [value, key] = [this.#pop(), this.#pop()];
-        this.#set([key, value]);
-        return;
-      }
-      case 0x75:
-        this.#set(this.#popMark());
-        return;
-      case 0x64: {
-        const items = this.#popMark();
-        this.#push(this.#dict());
-        this.#set(items);
-        return;
-      }
+    // Lists and dictionaries.
+    41: (to) => to.#push(to.#list([])),
+    93: (to) => to.#push(to.#list([])),
+    143: (to) => to.#push(to.#list([])),
+    125: (to) => to.#push(to.#dict()),
+    116: (to) => to.#push(to.#list(to.#popMark())),
+    108: (to) => to.#push(to.#list(to.#popMark())),
+    145: (to) => to.#push(to.#list(to.#popMark())),
+    133: (to) => to.#push(to.#list(to.#popMany(1))),
+    134: (to) => to.#push(to.#list(to.#popMany(2))),
+    135: (to) => to.#push(to.#list(to.#popMany(3))),
+    97: (to) => to.#append(to.#popMany(1)),
+    101: (to) => to.#append(to.#popMark()),
+    144: (to) => to.#append(to.#popMark()),
+    115: (to) => to.#set(to.#popMany(2)),
+    117: (to) => to.#set(to.#popMark()),
+    100(to) {
+      const items = to.#popMark();
+      to.#push(to.#dict());
+      to.#set(items);
+    },
 
-      // Names, calls and storages.
-      case 0x63:
-        this.#global(this.#line(), this.#line());
-        return;
-      case 0x93:
-        this.#stackGlobal();
-        return;
-      case 0x52:
-      case 0x81: {
-        const given = this.#pop();
-        this.#push(this.#call(this.#pop(), given));
-        return;
-      }
-      case 0x62:
-        this.#build();
-        return;
-      case 0x51:
-        this.#push(this.#storage(this.#pop()));
-        return;
-      case 0x69:
-        // Classes of before protocol 2.
-        this.#global(this.#line(), this.#line());
-        this.fail('opcode 0x69 is not read');
-        return;
-      // Frames and the version.
-      case 0x80: {
-        const version = this.#byte();
-        if (version < 2 || version > 5) this.fail(`protocol ${version} is not read; 2 to 5 are`);
-        return;
-      }
-      case 0x95:
-        this.#take(8);
-        return;
-      default:
-        // Protocols 0 and 1, registered extensions, buffers outside of the file.
-        this.fail(`opcode 0x${opcode.toString(16)} is not read`);
-    }
+    // Names, calls and storages.
+    99: (to) => to.#global(to.#line(), to.#line()),
+    147: (to) => to.#stackGlobal(),
+    82: (to) => to.#push(to.#call(...(to.#popMany(2) as [PickleValue, PickleValue]))),
+    129: (to) => to.#push(to.#call(...(to.#popMany(2) as [PickleValue, PickleValue]))),
+    98: (to) => to.#build(),
+    81: (to) => to.#push(to.#storage(to.#pop())),
+    // Classes of before protocol 2.
+    105(to) {
+      to.#global(to.#line(), to.#line());
+      to.fail('opcode 0x69 is not read');
+    },
+
+    // Frames and the version.
+    128(to) {
+      const version = to.#byte();
+      if (version < 2 || version > 5) to.fail(`protocol ${version} is not read; 2 to 5 are`);
+    },
+    149: (to) => void to.#take(8),
+  };
+}
+
+/**
+ * Reads a pickle from the beginning of its bytes, and where it ends in them; undefined if it goes on behind them.
+ * @param origin offset of the bytes in the file, for errors
+ * @throws ScalepointError `BAD_FILE`
+ */
+export function pickleIn(bytes: Uint8Array, origin: number): { value: PickleValue; end: number } | undefined {
+  const reader = new PickleReader(bytes, origin);
+  try {
+    return { value: reader.read(), end: reader.end };
+  } catch (error) {
+    if (error instanceof UnfinishedPickle) return undefined;
+    throw error;
   }
 }

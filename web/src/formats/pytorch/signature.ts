@@ -7,24 +7,12 @@ export const legacyMagic: readonly number[] = [
 
 const zipMagic: readonly number[] = [0x50, 0x4b, 0x03, 0x04];
 
-const startsWith = (head: Uint8Array, bytes: readonly number[]) => bytes.every((byte, i) => head[i] === byte);
+const beginsWith = (head: Uint8Array, bytes: readonly number[]) => bytes.every((byte, i) => head[i] === byte);
 
 /** The name of the first file of a zip archive, as far as it is there. */
 function firstName(head: Uint8Array): string {
   const length = (head[26] ?? 0) + 256 * (head[27] ?? 0);
   return new TextDecoder().decode(head.subarray(30, 30 + length));
-}
-
-/** True for the old form, and for archives that begin with the pickle, as torch.save writes them. */
-function isFile(head: Uint8Array): boolean {
-  if (startsWith(head, legacyMagic)) return true;
-  return startsWith(head, zipMagic) && /(^|\/)data\.pkl$/.test(firstName(head));
-}
-
-/** True for other archives and pickles, unless they hold arrays of numpy. The reader says what is wrong. */
-function isSimilar(head: Uint8Array): boolean {
-  if (startsWith(head, zipMagic)) return !/\.npy$/.test(firstName(head));
-  return head[0] === 0x80 && (head[1] as number) >= 2 && (head[1] as number) <= 5;
 }
 
 /** Files of a model in several files. */
@@ -44,7 +32,13 @@ export const pytorchSignature = {
   extensions: ['.pth', '.pt', '.bin', '.ckpt', '.bin.index.json'],
   folderNames: ['pytorch_model', 'diffusion_pytorch_model'],
   isLastChoice: true,
-  sniff: isFile,
-  resembles: isSimilar,
+  /** The old form, and archives that begin with the pickle, as torch.save writes them. */
+  sniff: (head: Uint8Array) =>
+    beginsWith(head, legacyMagic) || (beginsWith(head, zipMagic) && /(^|\/)data\.pkl$/.test(firstName(head))),
+  /** Other archives and pickles, unless they hold arrays of numpy. The reader says what is wrong. */
+  resembles(head: Uint8Array) {
+    if (beginsWith(head, zipMagic)) return !/\.npy$/.test(firstName(head));
+    return head[0] === 0x80 && (head[1] as number) >= 2 && (head[1] as number) <= 5;
+  },
   index: { name: 'pytorch_model.bin.index.json', sniff: isPytorchIndex },
 } as const;

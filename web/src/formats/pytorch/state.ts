@@ -1,6 +1,6 @@
 /** Finds the tensors of a model in the value that torch.save stored: a dictionary of them, perhaps within a checkpoint. */
-import { ScalepointError } from '../../core/errors.js';
 import { quoted, quotedNames } from '../files/bytes.js';
+import { badFile } from '../files/errors.js';
 import { isKind } from './pickle.js';
 import type { DictValue, PickleValue, TensorValue } from './values.js';
 
@@ -40,10 +40,6 @@ interface Found {
   readonly several?: readonly string[];
 }
 
-function bad(message: string): never {
-  throw new ScalepointError('BAD_FILE', message, { byteOffset: 0 });
-}
-
 const keyText = (key: PickleValue) => (typeof key === 'string' ? key : `(${typeof key})`);
 
 /**
@@ -55,12 +51,6 @@ function foundIn(dict: DictValue, depth: number, known: Map<DictValue, Found | u
   known[depth] = results;
   if (results.has(dict)) return results.get(dict);
   results.set(dict, undefined);
-  const found = searched(dict, depth, known);
-  results.set(dict, found);
-  return found;
-}
-
-function searched(dict: DictValue, depth: number, known: Map<DictValue, Found | undefined>[]): Found | undefined {
   const inner = new Map<string, Found>();
   if (depth < mostDepth) {
     for (const [key, value] of dict.entries) {
@@ -74,15 +64,20 @@ function searched(dict: DictValue, depth: number, known: Map<DictValue, Found | 
     const found = inner.get(key) as Found;
     return { dict, within: { key, found }, ...(found.several === undefined ? {} : { several: found.several }) };
   };
-  const usual = usualKeys.find((key) => inner.has(key));
-  if (usual !== undefined) return within(usual);
-  if ([...dict.entries].some(([key, value]) => typeof key === 'string' && isKind(value, 'tensor'))) return { dict };
-  const keys = [...inner.keys()];
-  const models = keys.filter((key) => !trainingKeys.test(key));
-  const candidates = models.length > 0 ? models : keys;
-  if (candidates.length > 1) return { dict, several: candidates };
-  const [only] = candidates;
-  return only === undefined ? undefined : within(only);
+  const chosen = (): Found | undefined => {
+    const usual = usualKeys.find((key) => inner.has(key));
+    if (usual !== undefined) return within(usual);
+    if ([...dict.entries].some(([key, value]) => typeof key === 'string' && isKind(value, 'tensor'))) return { dict };
+    const keys = [...inner.keys()];
+    const models = keys.filter((key) => !trainingKeys.test(key));
+    const candidates = models.length > 0 ? models : keys;
+    if (candidates.length > 1) return { dict, several: candidates };
+    const [only] = candidates;
+    return only === undefined ? undefined : within(only);
+  };
+  const found = chosen();
+  results.set(dict, found);
+  return found;
 }
 
 /**
@@ -93,10 +88,10 @@ function searched(dict: DictValue, depth: number, known: Map<DictValue, Found | 
 export function stateOf(root: PickleValue, name: string): State {
   if (isKind(root, 'tensor')) return { tensors: new Map([[name, root]]), path: [], leftOut: [] };
   const found = isKind(root, 'dict') ? foundIn(root, 0, []) : undefined;
-  if (found === undefined) bad('the file holds no dictionary of tensors, such as a state_dict');
+  if (found === undefined) badFile('the file holds no dictionary of tensors, such as a state_dict', 0);
   const { several } = found;
   if (several !== undefined)
-    bad(`the file holds several dictionaries of tensors, ${quotedNames(several)}; save one of them alone`);
+    badFile(`the file holds several dictionaries of tensors, ${quotedNames(several)}; save one of them alone`, 0);
 
   // Go down to the tensors, and collect other keys on the way.
   const path: string[] = [];
@@ -113,8 +108,8 @@ export function stateOf(root: PickleValue, name: string): State {
       leftOut.push(keyText(key));
       continue;
     }
-    if (typeof key !== 'string') bad('the name of a tensor is not a text');
-    if (key === '__metadata__') bad(`a tensor is called ${quoted(key)}, which no tensor of a result can be`);
+    if (typeof key !== 'string') badFile('the name of a tensor is not a text', 0);
+    if (key === '__metadata__') badFile(`a tensor is called ${quoted(key)}, which no tensor of a result can be`, 0);
     tensors.set(key, value);
   }
   return { tensors, path, leftOut };

@@ -2,9 +2,8 @@
 import { ScalepointError } from '../../core/errors.js';
 import { type ByteSource, quoted } from '../files/bytes.js';
 import { badFile } from '../files/errors.js';
-import { InflatedSource } from '../inflated.js';
-import { checkEntriesApart, entriesOf, type PlacedEntry, placed, type ZipEntry } from '../zip.js';
-import { isKind, mostPickleBytes, PickleReader, UnfinishedPickle } from './pickle.js';
+import { checkEntriesApart, entriesOf, InflatedSource, type PlacedEntry, placed } from '../zip.js';
+import { isKind, mostPickleBytes, pickleIn } from './pickle.js';
 import { legacyMagic } from './signature.js';
 import type { PickleValue, StorageValue } from './values.js';
 
@@ -32,18 +31,8 @@ function unfinished(byteOffset: number): never {
 /** Entries that are looked at at a time, since each is a read of its own. */
 const atOnce = 32;
 
-/** Locates entries, and checks that they are apart. */
-async function placesOf(source: ByteSource, entries: readonly ZipEntry[], listAt: number): Promise<PlacedEntry[]> {
-  const places: PlacedEntry[] = [];
-  for (let i = 0; i < entries.length; i += atOnce) {
-    places.push(...(await Promise.all(entries.slice(i, i + atOnce).map((entry) => placed(source, entry)))));
-  }
-  checkEntriesApart(places, listAt);
-  return places;
-}
-
 /** The bytes of a small entry. */
-async function contentOf(source: ByteSource, place: PlacedEntry, most: number): Promise<Uint8Array<ArrayBuffer>> {
+async function entryContent(source: ByteSource, place: PlacedEntry, most: number): Promise<Uint8Array<ArrayBuffer>> {
   const { name, size, at } = place.entry;
   if (size > most) badFile(`${quoted(name)} has ${size} bytes, more than the ${most} allowed`, at);
   if (place.entry.method === 0) return source.read(place.begin, place.begin + size);
@@ -82,8 +71,13 @@ async function openArchive(file: ByteSource): Promise<SavedFile> {
       { byteOffset: 0 },
     );
   }
+  const located: PlacedEntry[] = [];
+  for (let i = 0; i < entries.length; i += atOnce) {
+    located.push(...(await Promise.all(entries.slice(i, i + atOnce).map((entry) => placed(file, entry)))));
+  }
+  checkEntriesApart(located, listAt);
   const places = new Map<string, PlacedEntry>();
-  for (const place of await placesOf(file, entries, listAt)) {
+  for (const place of located) {
     const { name, at } = place.entry;
     if (places.has(name)) badFile(`${quoted(name)} is in the zip archive twice`, at);
     places.set(name, place);
@@ -91,15 +85,14 @@ async function openArchive(file: ByteSource): Promise<SavedFile> {
 
   // Read it.
   const order = places.get(`${folder}byteorder`);
-  const byteOrder = order && new TextDecoder().decode(await contentOf(file, order, 16));
+  const byteOrder = order && new TextDecoder().decode(await entryContent(file, order, 16));
   if (byteOrder !== undefined && byteOrder !== 'little' && byteOrder !== 'big') {
     badFile(`the byte order ${quoted(byteOrder)} is unknown`, (order as PlacedEntry).entry.at);
   }
   const place = places.get(main.name) as PlacedEntry;
-  const bytes = await contentOf(file, place, mostPickleBytes);
-  const reader = new PickleReader(bytes, place.begin);
-  const value = readAll(reader, () => unfinished(place.begin + bytes.length));
-  if (reader.end !== bytes.length) badFile('pickle: more bytes follow its end', place.begin + reader.end);
+  const bytes = await entryContent(file, place, mostPickleBytes);
+  const { value, end } = pickleIn(bytes, place.begin) ?? unfinished(place.begin + bytes.length);
+  if (end !== bytes.length) badFile('pickle: more bytes follow its end', place.begin + end);
   /** Packed storages, each once. */
   const inflated = new Map<string, InflatedSource>();
   return {
@@ -121,16 +114,6 @@ async function openArchive(file: ByteSource): Promise<SavedFile> {
   };
 }
 
-/** @param unfinished throws the error for a pickle that goes on behind its bytes */
-function readAll(reader: PickleReader, unfinished: () => never): PickleValue {
-  try {
-    return reader.read();
-  } catch (error) {
-    if (error instanceof UnfinishedPickle) return unfinished();
-    throw error;
-  }
-}
-
 /** Bytes of a pickle of unknown length that are read at first. */
 const firstBytes = 2 ** 20;
 
@@ -138,13 +121,9 @@ const firstBytes = 2 ** 20;
 async function pickleAt(source: ByteSource, at: number): Promise<{ value: PickleValue; end: number }> {
   const most = Math.min(source.size - at, mostPickleBytes);
   for (let length = Math.min(firstBytes, most); ; length = Math.min(4 * length, most)) {
-    const reader = new PickleReader(await source.read(at, at + length), at);
-    try {
-      return { value: reader.read(), end: at + reader.end };
-    } catch (error) {
-      if (!(error instanceof UnfinishedPickle)) throw error;
-      if (length === most) return unfinished(at + length);
-    }
+    const found = pickleIn(await source.read(at, at + length), at);
+    if (found !== undefined) return { value: found.value, end: at + found.end };
+    if (length === most) return unfinished(at + length);
   }
 }
 

@@ -5,7 +5,7 @@ import { rangeError } from '../../core/errors.js';
 import { type Hint, mention, oneOf, onlyWith, without } from '../../core/option-problem.js';
 import { modelGranularityNames } from '../../core/range.js';
 import { amended, choice, numberIn, type OptionsOf, option, toggle, type Words } from '../../core/schema.js';
-import type { CodeWidth } from '../codecs/compressed-tensors-codes.js';
+import type { CodeWidth } from '../codecs/compressed-tensors.js';
 import type { Reader } from '../format.js';
 import {
   checkRules,

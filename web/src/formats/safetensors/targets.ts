@@ -1,7 +1,7 @@
 /** The targets of safetensors results: one table with the facts of each. */
 import type { CastType } from '../codecs/cast.js';
 import type { ComfyFormat } from '../codecs/comfy.js';
-import type { CodeWidth } from '../codecs/compressed-tensors-codes.js';
+import type { CodeWidth } from '../codecs/compressed-tensors.js';
 import type { GptqWidth } from '../codecs/gptq.js';
 import type { MicroscaledKind } from '../codecs/microscaled.js';
 import { type MlxWidth, mlxGroupSizes } from '../codecs/mlx.js';

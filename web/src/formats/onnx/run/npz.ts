@@ -6,11 +6,18 @@ import { ScalepointError } from '../../../core/errors.js';
 import { type ByteSource, quoted } from '../../files/bytes.js';
 import { badFile } from '../../files/errors.js';
 import { openSource } from '../../files/open.js';
-import { InflatedSource } from '../../inflated.js';
 import { openNpy } from '../../npy/header.js';
 import { npyMagic } from '../../npy/signature.js';
 import type { TensorDType } from '../../safetensors/header.js';
-import { checkEntriesApart, entriesOf, type PlacedEntry, placed, storedSource, type ZipEntry } from '../../zip.js';
+import {
+  checkEntriesApart,
+  entriesOf,
+  InflatedSource,
+  type PlacedEntry,
+  placed,
+  storedSource,
+  type ZipEntry,
+} from '../../zip.js';
 
 /** An array in memory, row by row, little-endian. */
 export interface NumpyArray {

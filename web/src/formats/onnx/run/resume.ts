@@ -1,5 +1,5 @@
 /** Sums over samples that go on behind the last sample of an interrupted run. */
-import { sha256Of } from '../../files/sha256.js';
+import { sha256Of } from '../../files/checksums.js';
 import type { CollectRunsOptions } from '../../run.js';
 import type { NamedSample } from './inputs.js';
 import type { ValueRanges } from './sums-graph.js';

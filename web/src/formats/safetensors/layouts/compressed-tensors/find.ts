@@ -3,8 +3,7 @@
  * Reference: github.com/vllm-project/compressed-tensors, src/compressed_tensors/compressors at ac8e2ba8.
  */
 import type { CastType } from '../../../codecs/cast.js';
-import type { CompressedForm } from '../../../codecs/compressed-tensors.js';
-import type { codesPerUnit, Packing, spareBits, wordsOf } from '../../../codecs/compressed-tensors-codes.js';
+import type { CompressedForm, codesPerUnit, Packing, spareBits, wordsOf } from '../../../codecs/compressed-tensors.js';
 import type { LogicalTensor, SourceTensor } from '../../../format.js';
 import type { elementCount } from '../../../tensors.js';
 import type { FoundWeight, FoundWeights, StoredModel } from '../layout.js';

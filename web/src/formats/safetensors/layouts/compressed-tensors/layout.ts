@@ -4,8 +4,14 @@
  */
 import type { CastType } from '../../../codecs/cast.js';
 import { tileElements } from '../../../codecs/codec.js';
-import { type CompressedForm, canWeighCompressedTensors, rowsPerWord } from '../../../codecs/compressed-tensors.js';
-import { codesPerUnit, spareBits, wordsOf } from '../../../codecs/compressed-tensors-codes.js';
+import {
+  type CompressedForm,
+  canWeighCompressedTensors,
+  codesPerUnit,
+  rowsPerWord,
+  spareBits,
+  wordsOf,
+} from '../../../codecs/compressed-tensors.js';
 import { elementsOf } from '../../../codecs/elements.js';
 import type { LogicalTensor, SourceTensor } from '../../../format.js';
 import { elementCount } from '../../../tensors.js';

@@ -1,4 +1,4 @@
-/** MD5 of bytes that come in chunks: the checksum that indices of some formats hold for each file. Reference: RFC 1321. */
+/** Checksums: MD5 of bytes that come in chunks, which indices of some formats hold for each file (RFC 1321), and SHA-256. */
 
 /** Left rotations of each round, which repeat every four steps. */
 const rotations: readonly (readonly number[])[] = [
@@ -81,4 +81,10 @@ export class Md5 {
     state[2] += c;
     state[3] += d;
   }
+}
+
+/** The SHA-256 digest of bytes, in hexadecimal digits. */
+export async function sha256Of(bytes: Uint8Array<ArrayBuffer>): Promise<string> {
+  const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', bytes));
+  return Array.from(digest, (byte) => byte.toString(16).padStart(2, '0')).join('');
 }
