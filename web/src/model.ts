@@ -5,14 +5,14 @@
 
 export type { LoraAdapter } from './convert/adapters.js';
 export type { CompareReport } from './convert/compare.js';
-export { type CompareModelsOptions, compareModels } from './convert/compare-models.js';
+export { type CompareModelsOptions, compareModels } from './convert/compare.js';
 export type { EstimateOptions, ModelEstimate } from './convert/estimate.js';
-export { estimateModel } from './convert/estimate-model.js';
+export { estimateModel } from './convert/estimate.js';
 export type { TypeTable } from './convert/fit.js';
+export type { ModelInfo, ModelTensor } from './convert/inspect-model.js';
 export { inspectModel, readFloats, readQuantized, readTensor, tensors } from './convert/inspect-model.js';
-export type { KeptReason } from './convert/kept.js';
 export { modelFormats, presetTarget, resultFiles } from './convert/names.js';
-export type { PlannedTensorInfo } from './convert/plan.js';
+export type { KeptReason, PlannedTensorInfo } from './convert/plan.js';
 export {
   fitTypes,
   type ModelPlan,
@@ -29,7 +29,6 @@ export {
   type QuantizeModelsOptions,
   quantizeModel,
 } from './convert/quantize-model.js';
-export type { ModelInfo, ModelTensor } from './convert/read.js';
 export type { ModelInput } from './convert/recognize.js';
 export { type ModelReport, QualityError, type TensorReport } from './convert/report.js';
 export { resultName } from './convert/result-name.js';
@@ -37,7 +36,7 @@ export { loadTensors, saveTensors } from './convert/save-tensors.js';
 export type { SavableTensor, SavedTensor } from './convert/saved-tensors.js';
 export type { Tensor } from './convert/stored-tensor.js';
 export type { VerifyReport } from './convert/verify.js';
-export { type VerifyModelOptions, verifyModel } from './convert/verify-model.js';
+export { type VerifyModelOptions, verifyModel } from './convert/verify.js';
 export { errorFrom, ScalepointError } from './core/errors.js';
 export type { Note } from './core/note.js';
 export type { WorkerLike } from './core/worker-like.js';

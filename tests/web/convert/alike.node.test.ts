@@ -92,7 +92,9 @@ describe('a long header', () => {
   };
   /** Indices of the steps that make bytes, and their positions. */
   const places = (pieces: number, sequential: boolean) =>
-    [...stepsOf(plan(pieces), sequential)].flatMap((step, i) => (step.kind === 'bytes' ? [[i, step.position]] : []));
+    [...stepsOf(plan(pieces), { sequential })].flatMap((step, i) =>
+      step.kind === 'bytes' ? [[i, step.position]] : [],
+    );
 
   it('does not hold up the tiles, but where positions are taken in order', () => {
     expect(places(4, false)).toEqual([

@@ -1,7 +1,7 @@
 // Batches in messages to workers: few objects, and the same tasks on the other side.
 import { describe, expect, it } from 'vitest';
-import { packBatch, unpackBatch } from '../../../web/src/convert/packed-batch.js';
 import type { Batch, EncodeTask, InputPart, TileTask } from '../../../web/src/convert/task.js';
+import { packBatch, unpackBatch } from '../../../web/src/convert/tile-jobs.js';
 
 const [f32, bf16, to] = [
   { codec: 'cast', to: 'F32' },

@@ -1,8 +1,14 @@
 /** The option `lora`: adapters that are merged into a model. `open-adapters.ts` opens them. */
 import { checkKeys } from '../core/check.js';
-import { rangeError, typeError } from '../core/errors.js';
+import { asOption, rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { ofType } from '../core/option-problem.js';
-import type { ModelInput } from './recognize.js';
+import { quoted } from '../formats/files/bytes.js';
+import { type InputNotes, openInput } from '../formats/files/open.js';
+import type { Format, ModelAdapters, OpenModel, SourceTensor } from '../formats/format.js';
+import type { Adapter } from '../formats/on-demand.js';
+import { formatNamed, formats } from '../formats/registry.js';
+import { besideOf } from './beside.js';
+import { type ModelInput, type OpenOptions, recognize, withFiles } from './recognize.js';
 
 /** An adapter of low rank (LoRA) to merge. */
 export interface LoraAdapter {
@@ -32,4 +38,85 @@ export function checkAdapters(lora: unknown): void {
     if (typeof strength !== 'number') throw typeError(`${path}.strength`, { kind: 'number', finite: true }, strength);
     if (!Number.isFinite(strength)) throw rangeError(`${path}.strength`, { kind: 'number', finite: true }, strength);
   }
+}
+
+const loadAdapters = () => import('../formats/on-demand.js');
+
+/** An adapter whose tensors lie in files behind those of the model. */
+function behind(adapter: Adapter, files: number): Adapter {
+  const moved = (tensor: SourceTensor): SourceTensor => ({ ...tensor, file: tensor.file + files });
+  const layers = adapter.layers.map((layer) => ({
+    ...layer,
+    down: moved(layer.down),
+    up: moved(layer.up),
+    middle: layer.middle && moved(layer.middle),
+  }));
+  return { ...adapter, layers };
+}
+
+/** Hands the files of an adapter to `use` as an open model with its adapter, and closes them. */
+function withAdapter<T>(
+  { file, strength = 1 }: LoraAdapter,
+  notes: InputNotes,
+  options: OpenOptions,
+  use: (opened: OpenModel, adapter: Adapter) => Promise<T>,
+): Promise<T> {
+  const { option } = notes;
+  let isOpen = false;
+  const opening = withFiles(file, { ...options, notes }, async (given, waiting) => {
+    const { format: signature, model: files, first, beside } = await recognize(given);
+    const name = first.source.name?.split(/[\\/]/).pop() ?? option;
+    const format = formatNamed(signature.name);
+    if (format.takesAdapters !== true) {
+      const message = `adapter ${quoted(name)}: it is ${format.label}; adapters are safetensors or files of PyTorch`;
+      throw new ScalepointError('UNKNOWN_FORMAT', message);
+    }
+    const opened = await format.open(files, (input) => openInput(waiting, input, notes));
+    try {
+      const folder = besideOf(first, beside, waiting, notes);
+      const { readAdapter } = await loadAdapters();
+      const adapter = await readAdapter(opened, name, strength, (path) => folder.file(path));
+      isOpen = true;
+      return await use(opened, adapter);
+    } finally {
+      await opened.close?.();
+    }
+  });
+  return opening.catch((error) => {
+    throw isOpen ? error : asOption(`${option}.file`, error);
+  });
+}
+
+/**
+ * Opens adapters one after the other, adds them to the model, and calls `use` while all of them are open.
+ * @throws RangeError for models of formats without adapters; ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`
+ */
+export async function withAdapters<T>(
+  { format, model, inputs }: Pick<InputNotes, 'inputs'> & { readonly format: Format; readonly model: OpenModel },
+  lora: readonly LoraAdapter[],
+  options: OpenOptions,
+  use: () => Promise<T>,
+): Promise<T> {
+  if (format.takesAdapters !== true) {
+    const takers = formats().flatMap(({ takesAdapters, label }) => (takesAdapters ? [label] : []));
+    throw rangeError('lora', { kind: 'onlyFor', files: `models in ${takers.join(' or ')}` });
+  }
+  const next = async (index: number, read: readonly Adapter[]): Promise<T> => {
+    const adapter = lora[index];
+    if (adapter === undefined) {
+      const { adapterNote, mergeAdapters } = await loadAdapters();
+      const adapters: ModelAdapters = {
+        note: adapterNote(read),
+        merge: (tensors, codedFloats) => mergeAdapters(tensors, read, codedFloats),
+      };
+      Object.assign(model, { adapters });
+      return use();
+    }
+    return withAdapter(adapter, { inputs, option: `lora[${index}]` }, options, (opened, found) => {
+      const placed = behind(found, model.files.length);
+      Object.assign(model, { files: [...model.files, ...opened.files] });
+      return next(index + 1, [...read, placed]);
+    });
+  };
+  return next(0, []);
 }

@@ -20,13 +20,6 @@ export function memoryOutput({ outputBytes }: Batch, spare: ArrayBuffer | undefi
   return { put: (offset, bytes) => memory.set(bytes, offset), end: () => output };
 }
 
-/** Index of the task that makes the byte at an offset of the output. */
-function taskAt({ tasks }: Batch, offset: number): number {
-  const holds = (task: Batch['tasks'][number]) =>
-    task.kind === 'encode' && task.outputs.some((part) => part.offset <= offset && offset < part.offset + part.bytes);
-  return Math.max(0, tasks.findIndex(holds));
-}
-
 /** Writes an output into files, as the batch says. The output of a single task is written from where it lies, that of several at once. */
 export function fileOutput(batch: Batch, writes: Float64Array, files: readonly WriteBytes[]): BatchOutput {
   const write = (offset: number, bytes: Uint8Array) => {
@@ -40,7 +33,13 @@ export function fileOutput(batch: Batch, writes: Float64Array, files: readonly W
         const write = files[writes[i] as number] as WriteBytes;
         write((writes[i + 1] as number) + first - from, bytes.subarray(first - offset, last - offset));
       } catch (cause) {
-        throw new TaskError(taskAt(batch, first), cause, true);
+        // Name the task that makes the first of these bytes.
+        const task = batch.tasks.findIndex(
+          (one) =>
+            one.kind === 'encode' &&
+            one.outputs.some((part) => part.offset <= first && first < part.offset + part.bytes),
+        );
+        throw new TaskError(Math.max(0, task), cause, true);
       }
     }
   };

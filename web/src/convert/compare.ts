@@ -1,16 +1,24 @@
 /** Compares two models: pairs their tensors by name, and reports the errors. */
-
 import type { Converted, Converter } from '../architectures/converter.js';
-import { ScalepointError } from '../core/errors.js';
+import { asOption, ScalepointError, typeError } from '../core/errors.js';
 import { addSums, type ErrorMeasures, measuresOf, normOf, standsForInfinity, sumCount } from '../core/measure.js';
-import { elementsOf } from '../formats/codecs/elements.js';
+import { ofType } from '../core/option-problem.js';
+import type { Rectangle } from '../formats/codecs/codec.js';
+import { elementsOf, rectanglesOf } from '../formats/codecs/elements.js';
 import { codecOf } from '../formats/codecs/registry.js';
-import type { LogicalTensor } from '../formats/format.js';
-import type { RunReport } from '../formats/run.js';
-import { comparePairs, type TensorPair } from './comparing.js';
-import { makersFor } from './maker.js';
-import type { Opened } from './open.js';
-import type { WorkOptions } from './start.js';
+import type { ByteSource } from '../formats/files/bytes.js';
+import type { LogicalTensor, PlannedTensor } from '../formats/format.js';
+import { formats } from '../formats/registry.js';
+import type { RunOptions, RunReport } from '../formats/run.js';
+import { runSteps } from './engine.js';
+import { type Opened, withModel } from './open.js';
+import { makersFor, modelCalls } from './options.js';
+import { TensorProgress } from './progress.js';
+import type { ModelInput } from './recognize.js';
+import { gridOf, rectangleInput } from './rectangle-input.js';
+import { withRunner } from './start.js';
+import type { Steps } from './steps.js';
+import { checkOptions, checkRunOptions, checkWorkOptions, type WorkOptions, withCallbacks } from './work-options.js';
 
 /** A tensor that both models have. */
 export interface ComparedTensor {
@@ -169,4 +177,137 @@ export async function compareOpen(a: Opened, b: Opened, options: WorkOptions): P
     return { name, shape, a: type, b: other.type, error, mismatched: mismatched[i] as number };
   });
   return { tensors, total: totalOf(pairs, sums), ...rest };
+}
+
+/** Options of `compareModels`. */
+export interface CompareModelsOptions extends WorkOptions {
+  /**
+   * ONNX: also runs both models on the same inputs, with onnxruntime-web, and compares their outputs.
+   * @defaultValue false
+   */
+  readonly run?: boolean | RunOptions | undefined;
+}
+
+/** Runs two models. @throws ScalepointError `RUNTIME` if models of these formats cannot be run */
+async function compareRuns(a: Opened, b: Opened, options: RunOptions, signal?: AbortSignal): Promise<RunReport> {
+  const runs = formats().filter((format) => format.compareRuns !== undefined);
+  const other = [a, b].find(({ format }) => format.compareRuns === undefined || format !== a.format);
+  if (other === undefined && a.format.compareRuns !== undefined) {
+    return a.format.compareRuns(a.model, b.model, options, a.readOptionFile, signal);
+  }
+  const labels = runs.map(({ label }) => label).join(' or ');
+  throw new ScalepointError('RUNTIME', `only ${labels} models can be run, and this is ${(other ?? a).format.label}`);
+}
+
+/**
+ * Compares the tensors of two models by name. Codes with scales and blocks are restored to floats first. With `run`, also runs ONNX models
+ * on random or given inputs and compares their outputs, with `layers` those of each node, and with `backends` in several places. Runs need the
+ * package onnxruntime-web, 1.22 or newer.
+ * @example const { tensors } = await compareModels('model.safetensors', 'model.int8.safetensors');
+ * @example const { outputs } = await compareModels('model.onnx', 'model_q4.onnx', { run: true });
+ * @throws what `inspectModel` throws; ScalepointError `RUNTIME` if a model cannot be run; `UNSUPPORTED_DTYPE` never: such tensors are
+ *   listed as not compared
+ */
+export async function compareModels(
+  a: ModelInput,
+  b: ModelInput,
+  options: CompareModelsOptions = {},
+): Promise<CompareReport> {
+  checkOptions(options, modelCalls().compareModels, modelCalls());
+  if (typeof options.run === 'object' && options.run !== null) checkRunOptions(options.run);
+  else if (options.run !== undefined && typeof options.run !== 'boolean') {
+    throw typeError('run', ofType('boolean', 'object'), options.run);
+  }
+  checkWorkOptions(options);
+  const { run = false } = options;
+  options.signal?.throwIfAborted();
+  const named = (option: string) => (error: unknown) => {
+    throw asOption(option, error);
+  };
+  return withCallbacks(options, (own) =>
+    withModel(a, own, (first) =>
+      withModel(b, own, async (second) => {
+        const report = await compareOpen(first, second, own);
+        if (run === false) return report;
+        return { ...report, ...(await compareRuns(first, second, run === true ? {} : run, own.signal)) };
+      }).catch(named('b')),
+    ).catch(named('a')),
+  );
+}
+
+/** Two tensors of one shape. */
+export type TensorPair = readonly [a: LogicalTensor, b: LogicalTensor];
+
+/** The errors of all pairs. */
+export interface PairSums {
+  /** Error sums of each pair, in the core's order. */
+  readonly sums: readonly Float64Array[];
+  /** For each pair the count of elements that are NaN or infinite in one tensor, and another value in the other. */
+  readonly mismatched: Float64Array;
+}
+
+/** Bytes of the parts that hold the elements, in the whole tensor. */
+function elementBytes({ parts }: LogicalTensor): number {
+  return parts.reduce((sum, { role, tensor }) => sum + (role === parts[0]?.role ? tensor.bytes : 0), 0);
+}
+
+/** Cuts a pair into rectangles at which both tensors can be cut. */
+function rectanglesOfPair(pair: TensorPair): Iterable<Rectangle> {
+  return rectanglesOf(elementsOf(pair[0].shape), pair.map(gridOf));
+}
+
+/** The tasks of all pairs. @param firstFileOfB count of the files of the first model */
+function* comparedSteps(pairs: readonly TensorPair[], firstFileOfB: number, progress: TensorProgress): Steps {
+  for (const [index, pair] of pairs.entries()) {
+    const [a, b] = pair;
+    if (elementsOf(a.shape) === 0) {
+      progress.add(index, 0);
+      continue;
+    }
+    const tensor: PlannedTensor = { source: a, form: a.form, parts: [] };
+    for (const rectangle of rectanglesOfPair(pair)) {
+      const { rows, columns } = rectangle;
+      const inputs = [rectangleInput(a, rectangle), rectangleInput(b, rectangle, firstFileOfB)] as const;
+      const sourceBytes = inputs[0].parts.reduce(
+        (sum, { role, bytes, count }) => sum + (role === a.parts[0]?.role ? bytes * count : 0),
+        0,
+      );
+      const task = { kind: 'compare', rows, columns, inputs } as const;
+      yield { kind: 'tile', tensor, index, task, destinations: [], sourceBytes, rectangle };
+    }
+  }
+}
+
+/** Compares pairs of tensors. @param files of both models */
+export async function comparePairs(
+  pairs: readonly TensorPair[],
+  [filesOfA, filesOfB]: readonly [readonly ByteSource[], readonly ByteSource[]],
+  options: WorkOptions,
+): Promise<PairSums> {
+  const { onProgress, signal } = options;
+  const files = [...filesOfA, ...filesOfB];
+  const elements = pairs.reduce((sum, [{ shape }]) => sum + elementsOf(shape), 0);
+  const reported = (index: number) => {
+    const [a] = pairs[index] as TensorPair;
+    return { phase: 'quantize', tensor: a.name, bytes: elementBytes(a) } as const;
+  };
+  const progress = new TensorProgress(pairs.length, reported, onProgress);
+  const mismatched = new Float64Array(pairs.length);
+  const sums = await withRunner(elements, { sources: files, sinks: [] }, options, (runner) =>
+    runSteps({
+      steps: comparedSteps(pairs, filesOfA.length, progress),
+      tensors: pairs.length,
+      files,
+      runner,
+      progress,
+      signal,
+      take({ tiles }, { answers }) {
+        for (const { task, mismatched: count = 0 } of answers) {
+          const { index } = tiles[task] as (typeof tiles)[number];
+          mismatched[index] = (mismatched[index] as number) + count;
+        }
+      },
+    }),
+  );
+  return { sums: pairs.map((_, i) => sums.of(i) ?? new Float64Array(sumCount)), mismatched };
 }

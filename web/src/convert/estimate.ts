@@ -1,15 +1,19 @@
 /** Measures the loss of a conversion on a sample of each tensor, or on all of it. Writes nothing. */
 
+import { rangeError } from '../core/errors.js';
 import { adaptedRows } from '../formats/adapted-rows.js';
 import { elementsOf } from '../formats/codecs/elements.js';
 import type { ElementView, Gathered, LogicalTensor } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 import { mainPart } from './logical-tensor.js';
 import { measureTensors } from './measuring.js';
-import type { Opened } from './open.js';
+import { type Opened, withModel } from './open.js';
+import { checkPlanOptions } from './options.js';
 import { planFor } from './plan.js';
+import { fitted, type PlanOptions } from './plan-model.js';
+import type { ModelInput } from './recognize.js';
 import { type ModelReport, reportOf } from './report.js';
-import type { WorkOptions } from './start.js';
+import { checkWorkOptions, type WorkOptions, withCallbacks } from './work-options.js';
 
 /** Options of `estimateModel`, without those of a plan. */
 export interface EstimateOptions extends WorkOptions {
@@ -106,4 +110,23 @@ export async function estimateOpen(
   });
   const sums = await measureTensors(model, chosen, plan.moments, options);
   return { ...reportOf(model, plan, sums.measures(chosen)), sampled };
+}
+
+/**
+ * Estimates the loss of a conversion: the error of each tensor that would be converted, measured on a sample of it, with the exact sizes of
+ * a plan. Writes nothing, and reads no more than the sample.
+ * @example const { tensors } = await estimateModel('model.safetensors', { to: 'int4' });
+ * @throws what `planModel` throws; ScalepointError `NON_FINITE`, `OVERFLOW`, `WORKER` or `OUT_OF_MEMORY`; the signal's reason
+ */
+export async function estimateModel(file: ModelInput, options: PlanOptions & EstimateOptions): Promise<ModelEstimate> {
+  checkPlanOptions(options, 'estimateModel');
+  checkWorkOptions(options);
+  const { sample } = options;
+  if (sample !== undefined && !(typeof sample === 'number' && sample >= 1)) {
+    throw rangeError('sample', { kind: 'number', min: 1 }, sample);
+  }
+  options.signal?.throwIfAborted();
+  return withCallbacks(options, (own) =>
+    withModel(file, own, async (opened) => estimateOpen(opened, (await fitted(opened, own, own)).choices, own)),
+  );
 }

@@ -3,7 +3,7 @@
  * memory. Few chunks are under way at a time, so that this thread never holds the whole of a large tile.
  */
 import { allocate, type ByteSource } from '../formats/files/bytes.js';
-import { type InputReader, type InputSlice, inputReaderFor, slicesInTurn } from './input-reader.js';
+import { type InputSlice, inputReaderFor, slicesInTurn } from './input-reader.js';
 import { inputPartsOf, TaskError, type TileTask } from './task.js';
 
 /** Size of a chunk in bytes. Large enough to be worth a request to a server. */
@@ -15,45 +15,6 @@ const mostChunks = 3;
 /** Chunks of a batch with large results, which take memory in the worker. */
 const fewerChunks = 2;
 const largeResult = 1 << 24;
-
-function chunkLimit({ tasks }: FedBatch): number {
-  const outputs = tasks.flatMap((task) => (task.kind === 'encode' ? task.outputs : []));
-  return outputs.reduce((sum, { bytes }) => sum + bytes, 0) < largeResult ? mostChunks : fewerChunks;
-}
-
-/** Slices of inputs that travel together. */
-interface Chunk {
-  readonly slices: readonly InputSlice[];
-  readonly bytes: number;
-}
-
-function* chunksOf(slices: Iterable<InputSlice>): Generator<Chunk> {
-  let chunk: { slices: InputSlice[]; bytes: number } = { slices: [], bytes: 0 };
-  for (const slice of slices) {
-    const size = slice.part.bytes * slice.part.count;
-    if (chunk.bytes > 0 && chunk.bytes + size > chunkBytes) {
-      yield chunk;
-      chunk = { slices: [], bytes: 0 };
-    }
-    chunk.slices.push(slice);
-    chunk.bytes += size;
-  }
-  if (chunk.bytes > 0) yield chunk;
-}
-
-/** Reads a chunk. @throws TaskError */
-async function readChunk(reader: InputReader, { slices }: Chunk, memory: Uint8Array): Promise<void> {
-  let at = 0;
-  for (const { task, part } of slices) {
-    const size = part.bytes * part.count;
-    try {
-      await reader.put(part, memory.subarray(at, at + size));
-    } catch (cause) {
-      throw new TaskError(task, cause);
-    }
-    at += size;
-  }
-}
 
 /** A batch whose inputs are sent. */
 export interface FedBatch {
@@ -112,31 +73,58 @@ export class Feed {
     const isWanted = (file: number) => !isOpen(file);
     const reader = inputReaderFor(files, this.#spare);
     await reader.begin(batch.tasks.flatMap(inputPartsOf).filter(({ file }) => isWanted(file)));
+    const results = batch.tasks.flatMap((task) => (task.kind === 'encode' ? task.outputs : []));
+    const most = results.reduce((sum, { bytes }) => sum + bytes, 0) < largeResult ? mostChunks : fewerChunks;
     const sent: Promise<void>[] = [];
-    const most = chunkLimit(batch);
     let failed = false;
     const isOver = () => failed || batch.isOver();
-    for (const chunk of chunksOf(slicesInTurn(batch.tasks, isWanted, chunkBytes))) {
-      while (this.#count >= most && !isOver()) await this.#room();
-      if (isOver()) break;
-      const memory = this.#memory(chunk.bytes);
-      this.#count++;
-      const before = this.#sent;
-      const deliver = async () => {
-        try {
-          await readChunk(reader, chunk, memory).finally(() => before);
-        } catch (error) {
-          failed = true;
-          this.takeBack(memory.buffer);
-          throw error;
+    /** Reads slices that travel together, and sends them behind those before. */
+    const deliver = async (
+      slices: readonly InputSlice[],
+      memory: Uint8Array<ArrayBuffer>,
+      before: Promise<unknown>,
+    ) => {
+      try {
+        let at = 0;
+        for (const { task, part } of slices) {
+          const size = part.bytes * part.count;
+          const target = memory.subarray(at, at + size);
+          at += size;
+          await reader.put(part, target).catch((cause: unknown) => {
+            throw new TaskError(task, cause);
+          });
         }
-        if (isOver()) this.takeBack(memory.buffer);
-        else this.#options.send(batch.id, memory);
-      };
-      const delivered = deliver();
-      this.#sent = delivered.catch(() => {});
-      sent.push(delivered);
+      } catch (error) {
+        await before;
+        failed = true;
+        this.takeBack(memory.buffer);
+        throw error;
+      }
+      await before;
+      if (isOver()) this.takeBack(memory.buffer);
+      else this.#options.send(batch.id, memory);
+    };
+    let slices: InputSlice[] = [];
+    let size = 0;
+    const flush = async () => {
+      while (this.#count >= most && !isOver()) await this.#room();
+      if (!isOver() && size > 0) {
+        this.#count++;
+        const delivered = deliver(slices, this.#memory(size), this.#sent);
+        this.#sent = delivered.catch(() => {});
+        sent.push(delivered);
+      }
+      slices = [];
+      size = 0;
+    };
+    for (const slice of slicesInTurn(batch.tasks, isWanted, chunkBytes)) {
+      const bytes = slice.part.bytes * slice.part.count;
+      if (size > 0 && size + bytes > chunkBytes) await flush();
+      if (isOver()) break;
+      slices.push(slice);
+      size += bytes;
     }
+    if (!isOver()) await flush();
     return sent;
   }
 

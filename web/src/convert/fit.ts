@@ -11,14 +11,12 @@ import { isKeptFor } from '../formats/reason.js';
 import { formatNamed, type ModelFormat } from '../formats/registry.js';
 import { parseSize } from '../formats/shards.js';
 import { chooseWithin, frontier } from './budget.js';
-import { makerOf, makersFor } from './maker.js';
 import { measureTensors } from './measuring.js';
 import { rulesFor } from './mixture-rules.js';
 import type { Opened } from './open.js';
-import { targetError } from './options.js';
+import { makerOf, makersFor, type SizeOptions, targetError } from './options.js';
 import { planFor, resultBytes } from './plan.js';
-import type { SizeOptions } from './sizes.js';
-import type { WorkOptions } from './start.js';
+import type { WorkOptions } from './work-options.js';
 
 // ------------------------------------------------------------------------------------------------------------------------- tables
 

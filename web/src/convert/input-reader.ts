@@ -1,6 +1,6 @@
 /** Reads the inputs of batches. Small inputs that lie close together in a file are read at once. */
 import type { ByteSource } from '../formats/files/bytes.js';
-import { type ReadInto, readMoved } from './moved-bytes.js';
+import { type ReadInto, readView } from './moved-bytes.js';
 import {
   type InputPart,
   inputPartsOf,
@@ -15,13 +15,12 @@ import {
 const smallInput = 1 << 16;
 /** Bytes between two inputs that are read along with them. */
 const smallGap = 1 << 12;
-/** Runs below this size are read together with the bytes between them, unless the stride is more than `mostStride` runs. */
-const smallRun = 1 << 16;
-const mostStride = 32;
-/** A read of a local file costs as much as copying about this many bytes. */
-const nearGap = 1 << 12;
+/** Runs from this size on are read one by one. */
+const longRun = 1 << 16;
 /** Most bytes of one read. */
 const mostAtOnce = 1 << 20;
+/** Most bytes of one read of elements that change places. Heads of real models, within which rows change places, have fewer. */
+const mostMoved = 1 << 23;
 
 /** Bytes of files that another thread reads. They arrive in the order in which inputs are filled. */
 export interface GivenBytes {
@@ -29,36 +28,6 @@ export interface GivenBytes {
   areOf(file: number): boolean;
   /** Fills a target with the next bytes: at once if they are here. */
   take(target: Uint8Array): void | Promise<void>;
-}
-
-/** Neighbors in a file. */
-interface InputGroup {
-  readonly file: number;
-  readonly begin: number;
-  end: number;
-  readonly parts: InputPart[];
-}
-
-/** Groups of small inputs that lie close to each other. */
-function groupsOf(parts: readonly InputPart[]): InputGroup[] {
-  const small = parts.filter(
-    ({ bytes, count, moved, file }) => moved === undefined && count === 1 && bytes <= smallInput && file !== zerosFile,
-  );
-  small.sort((a, b) => a.file - b.file || a.begin - b.begin);
-  const groups: InputGroup[] = [];
-  let last: InputGroup | undefined;
-  for (const part of small) {
-    const { file, begin, bytes } = part;
-    const end = begin + bytes;
-    if (last?.file === file && begin <= last.end + smallGap && end - last.begin <= mostAtOnce) {
-      last.parts.push(part);
-      last.end = Math.max(last.end, end);
-    } else {
-      last = { file, begin, end, parts: [part] };
-      groups.push(last);
-    }
-  }
-  return groups.filter((group) => group.parts.length > 1);
 }
 
 /** The bytes of an input part that a piece takes. The part is one run, or has a run for each row. */
@@ -81,39 +50,33 @@ export interface InputSlice {
   readonly part: InputPart;
 }
 
-/** An input part in slices of at most `most` bytes. */
-function* cut(part: InputPart, most: number): Generator<InputPart> {
-  const { begin, bytes, count, stride, moved } = part;
-  if (bytes * count <= most) yield part;
-  else if (bytes <= most) {
-    const rows = Math.floor(most / bytes);
-    for (let row = 0; row < count; row += rows) {
-      yield { ...part, begin: begin + row * stride, count: Math.min(rows, count - row) };
-    }
-  } else {
-    for (let i = 0; i < count; i++) {
-      for (let at = 0; at < bytes; at += most) {
-        const size = Math.min(most, bytes - at);
-        const run = { ...part, bytes: size, count: 1, stride: size };
-        if (moved !== undefined) yield { ...run, moved: { ...moved, from: moved.from + at } };
-        else yield { ...run, begin: begin + i * stride + at };
-      }
-    }
-  }
-}
-
 /** The inputs of a batch from the wanted files, in the order in which they are filled, in slices of at most `most` bytes. */
 export function* slicesInTurn(
   tasks: readonly TileTask[],
   isWanted: (file: number) => boolean,
   most: number,
 ): Generator<InputSlice> {
-  for (const [i, task] of tasks.entries()) {
+  for (const [index, task] of tasks.entries()) {
     for (const piece of piecesOf(task)) {
-      for (const part of inputPartsOf(task)) {
-        if (part.file === zerosFile || !isWanted(part.file)) continue;
-        const rows = piece.rows === task.rows ? part : sliceOf(task, part, piece);
-        for (const slice of cut(rows, most)) yield { task: i, part: slice };
+      for (const whole of inputPartsOf(task)) {
+        if (whole.file === zerosFile || !isWanted(whole.file)) continue;
+        const part = piece.rows === task.rows ? whole : sliceOf(task, whole, piece);
+        const { begin, bytes, count, stride, moved } = part;
+        // Cut between runs if these are short enough, else within them.
+        const runs = Math.max(1, Math.floor(most / bytes));
+        for (let i = 0; i < count; i += runs) {
+          const some = Math.min(runs, count - i);
+          if (bytes * count <= most) yield { task: index, part };
+          else if (bytes <= most) yield { task: index, part: { ...part, begin: begin + i * stride, count: some } };
+          else {
+            for (let at = 0; at < bytes; at += most) {
+              const size = Math.min(most, bytes - at);
+              const run = { ...part, bytes: size, count: 1, stride: size };
+              if (moved === undefined) yield { task: index, part: { ...run, begin: begin + i * stride + at } };
+              else yield { task: index, part: { ...run, moved: { ...moved, from: moved.from + at } } };
+            }
+          }
+        }
       }
     }
   }
@@ -149,23 +112,39 @@ export class InputReader {
     this.#found.clear();
     this.#given = given;
     const own = given === undefined ? wanted : wanted.filter(({ file }) => !given.areOf(file));
-    const groups = groupsOf(own);
-    const size = groups.reduce((sum, { begin, end }) => sum + end - begin, 0);
+    // Group small inputs that lie close to each other.
+    const small = own.filter(
+      ({ bytes, count, moved, file }) =>
+        moved === undefined && count === 1 && bytes <= smallInput && file !== zerosFile,
+    );
+    small.sort((a, b) => a.file - b.file || a.begin - b.begin);
+    const groups: { file: number; begin: number; end: number; parts: InputPart[] }[] = [];
+    let last: (typeof groups)[number] | undefined;
+    for (const part of small) {
+      const { file, begin, bytes } = part;
+      const end = begin + bytes;
+      if (last?.file === file && begin <= last.end + smallGap && end - last.begin <= mostAtOnce) {
+        last.parts.push(part);
+        last.end = Math.max(last.end, end);
+      } else {
+        last = { file, begin, end, parts: [part] };
+        groups.push(last);
+      }
+    }
+    const several = groups.filter(({ parts }) => parts.length > 1);
+    const size = several.reduce((sum, { begin, end }) => sum + end - begin, 0);
     if (this.#memory.length < size) this.#memory = new Uint8Array(size);
     let at = 0;
-    for (const { file, begin, end, parts } of groups) {
-      const bytes = this.#memory.subarray(at, at + end - begin);
-      at += bytes.length;
-      const read = async () => this.#read(file, begin, bytes, 0, bytes.length);
-      const isRead = await read().then(
-        () => true,
-        () => false,
-      );
-      if (!isRead) continue;
-      for (const part of parts) {
-        const from = part.begin - begin;
-        this.#found.set(part, bytes.subarray(from, from + part.bytes));
+    for (const { file, begin, end, parts } of several) {
+      const memory = this.#memory.subarray(at, at + end - begin);
+      at += memory.length;
+      try {
+        await this.#read(file, begin, memory, 0, memory.length);
+      } catch {
+        continue;
       }
+      for (const part of parts)
+        this.#found.set(part, memory.subarray(part.begin - begin, part.begin - begin + part.bytes));
     }
   }
 
@@ -211,28 +190,17 @@ export class InputReader {
       return;
     }
     const { file, begin, bytes, count, stride, moved } = part;
-    if (moved !== undefined) return readMoved(file, begin, moved, target, this.#read, this.#isNear(file));
-    const isFar = stride > mostStride * bytes || (stride - bytes > nearGap && this.#isNear(file));
-    if (count > 1 && bytes < smallRun && !isFar) return this.#pick(part, target);
-    for (let i = 0; i < count; i++) {
-      const pending = this.#read(file, begin + i * stride, target, i * bytes, (i + 1) * bytes);
-      if (pending !== undefined) await pending;
+    if (moved === undefined && (count === 1 || bytes >= longRun)) {
+      for (let i = 0; i < count; i++) {
+        const pending = this.#read(file, begin + i * stride, target, i * bytes, (i + 1) * bytes);
+        if (pending !== undefined) await pending;
+      }
+      return;
     }
-  }
-
-  /** Reads short runs together with the bytes between them. */
-  async #pick({ file, begin, bytes, count, stride }: InputPart, target: Uint8Array): Promise<void> {
-    const most = Math.max(1, Math.floor(mostAtOnce / stride));
-    const size = (Math.min(most, count) - 1) * stride + bytes;
-    const spare = this.#spare.pop();
-    const held = new Uint8Array(spare !== undefined && spare.byteLength >= size ? spare : new ArrayBuffer(size));
-    for (let first = 0; first < count; first += most) {
-      const some = Math.min(most, count - first);
-      const span = held.subarray(0, (some - 1) * stride + bytes);
-      await this.#read(file, begin + first * stride, span, 0, span.length);
-      for (let i = 0; i < some; i++) target.set(span.subarray(i * stride, i * stride + bytes), (first + i) * bytes);
-    }
-    this.#spare.push(held.buffer);
+    const view = moved ?? { unit: bytes, dims: [[count, stride] as const], from: 0 };
+    const most = moved === undefined ? mostAtOnce : mostMoved;
+    const reads = { read: this.#read, isNear: this.#isNear(file), most, spare: this.#spare };
+    return readView(file, begin, view, target, reads);
   }
 }
 

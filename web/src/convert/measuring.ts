@@ -5,13 +5,13 @@ import { elementsOf } from '../formats/codecs/elements.js';
 import type { FileInput } from '../formats/files/bytes.js';
 import { openWithin } from '../formats/files/open.js';
 import type { OpenModel, PlannedTensor } from '../formats/format.js';
-import { runSteps } from './engine.js';
+import { runSteps, type TensorSums } from './engine.js';
 import { storedBytes } from './logical-tensor.js';
 import { TensorProgress } from './progress.js';
-import { type WorkOptions, withRunner } from './start.js';
+import { withRunner } from './start.js';
 import type { Steps } from './steps.js';
-import type { TensorSums } from './tensor-sums.js';
 import { nowhere, type Reply, TileCutter } from './tiles.js';
+import type { WorkOptions } from './work-options.js';
 import { convertedElements } from './writing.js';
 
 /** The tiles of tensors whose errors are measured. Their parts are made and dropped. @param dataFile index of their moments */
@@ -20,7 +20,7 @@ function* measuredSteps(
   progress: TensorProgress,
   dataFile: number | undefined,
 ): Steps {
-  const cutter = new TileCutter(() => false, dataFile, true);
+  const cutter = new TileCutter({ momentsFile: dataFile, judges: true });
   for (const [index, tensor] of tensors.entries()) {
     if (tensor.kept !== undefined) {
       progress.skip(index);

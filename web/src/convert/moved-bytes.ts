@@ -1,4 +1,6 @@
-/** Reads bytes whose elements change places: a strided view of a stored tensor, such as the transpose of a matrix. */
+/**
+ * Reads strided views of stored tensors: a part of each row of a matrix, or elements that change places, such as the transpose of a matrix.
+ */
 import type { MovedElements } from './task.js';
 
 /** Reads bytes of a file, from a position on, into memory from one offset to another. Synchronous where the file allows it. */
@@ -10,11 +12,20 @@ export type ReadInto = (
   to: number,
 ) => void | Promise<void>;
 
-/** Most bytes of one read. Heads of real models, within which rows change places, have fewer. */
-const mostAtOnce = 1 << 23;
 /** Runs are read together with the bytes between them up to this stride in runs, and on local files up to this gap. */
 const mostStride = 32;
 const nearGap = 1 << 12;
+
+/** How a view is read. */
+export interface ViewReads {
+  readonly read: ReadInto;
+  /** True for a local file, of which short reads are cheap. */
+  readonly isNear: boolean;
+  /** Most bytes of one read of several runs. */
+  readonly most: number;
+  /** Memory of earlier reads, reused because garbage would pile up. */
+  readonly spare: ArrayBuffer[];
+}
 
 /** A dimension of a box of runs: their count, and the bytes from one to the next in the file and in the result. */
 interface BoxDimension {
@@ -36,15 +47,8 @@ function spanOf({ dims, unit }: Pick<Box, 'dims' | 'unit'>): number {
   return dims.reduce((sum, { count, from }) => sum + (count - 1) * from, unit);
 }
 
-/** Cuts the runs [begin, end) of a view into boxes. */
-function* boxesOf(
-  dims: readonly BoxDimension[],
-  unit: number,
-  begin: number,
-  end: number,
-  from = 0,
-  to = 0,
-): Generator<Box> {
+/** Cuts the runs [begin, end) of a box into boxes. */
+function* boxesWithin({ dims, from, to, unit }: Box, begin: number, end: number): Generator<Box> {
   if (begin >= end) return;
   const [first, ...rest] = dims;
   if (first === undefined) {
@@ -52,27 +56,24 @@ function* boxesOf(
     return;
   }
   const size = rest.reduce((product, { count }) => product * count, 1);
-  const at = (i: number) => [from + i * first.from, to + i * first.to] as const;
+  const [firstWhole, endWhole] = [Math.ceil(begin / size), Math.floor(end / size)];
+  const part = (i: number, low: number, high: number) =>
+    boxesWithin({ dims: rest, from: from + i * first.from, to: to + i * first.to, unit }, low, high);
   // A part of the first index, whole ones, and a part of the last one.
-  const whole = [Math.ceil(begin / size), Math.floor(end / size)] as const;
-  const firstPart = Math.floor(begin / size);
   if (begin % size !== 0) {
-    const base = firstPart * size;
-    yield* boxesOf(rest, unit, begin - base, Math.min(end, base + size) - base, ...at(firstPart));
+    const base = (firstWhole - 1) * size;
+    yield* part(firstWhole - 1, begin - base, Math.min(end, base + size) - base);
   }
-  if (whole[1] > whole[0]) {
-    const [source, target] = at(whole[0]);
-    const all = [{ ...first, count: whole[1] - whole[0] }, ...rest].filter(({ count }) => count > 1);
-    yield { dims: all.sort((a, b) => b.from - a.from), from: source, to: target, unit };
+  if (endWhole > firstWhole) {
+    const all = [{ ...first, count: endWhole - firstWhole }, ...rest].filter(({ count }) => count > 1);
+    const sorted = all.sort((a, b) => b.from - a.from);
+    yield { dims: sorted, from: from + firstWhole * first.from, to: to + firstWhole * first.to, unit };
   }
-  if (end % size !== 0 && Math.floor(end / size) >= whole[0]) {
-    const base = Math.floor(end / size) * size;
-    yield* boxesOf(rest, unit, 0, end - base, ...at(Math.floor(end / size)));
-  }
+  if (end % size !== 0 && endWhole >= firstWhole) yield* part(endWhole, 0, end - endWhole * size);
 }
 
 /** Views memory as numbers of `unit` bytes; undefined if its place or the unit forbid this. */
-function numbersOf(memory: Uint8Array, unit: number) {
+function asNumbers(memory: Uint8Array, unit: number) {
   if (memory.byteOffset % unit !== 0) return undefined;
   const length = Math.floor(memory.length / unit);
   if (unit === 2) return new Uint16Array(memory.buffer, memory.byteOffset, length);
@@ -83,7 +84,7 @@ function numbersOf(memory: Uint8Array, unit: number) {
 
 /** Copies the runs of a box out of memory, which begins with the first of them. */
 function scatter(held: Uint8Array, { dims, to, unit }: Box, target: Uint8Array): void {
-  const [a, b] = [numbersOf(held, unit), numbersOf(target, unit)] as [Uint32Array, Uint32Array];
+  const [a, b] = [asNumbers(held, unit), asNumbers(target, unit)] as [Uint32Array, Uint32Array];
   const isWhole = a !== undefined && b !== undefined && to % unit === 0;
   const [x, y] = isWhole ? [a, b] : [held, target];
   const size = isWhole ? unit : 1;
@@ -105,57 +106,46 @@ function scatter(held: Uint8Array, { dims, to, unit }: Box, target: Uint8Array):
   visit(0, 0, to / size);
 }
 
-/** Reads a box: all at once where its runs lie close to each other, else piece by piece. */
-async function readBox(
-  box: Box,
-  file: number,
-  begin: number,
-  target: Uint8Array,
-  read: ReadInto,
-  isNear: boolean,
-  memory: { held: Uint8Array<ArrayBuffer> },
-): Promise<void> {
+/** Reads a box: all at once where its runs lie close to each other, else piece by piece. @param begin where the view begins in the file */
+async function readBox(box: Box, file: number, begin: number, target: Uint8Array, reads: ViewReads): Promise<void> {
   const { dims, from, to, unit } = box;
+  const { read, isNear, most, spare } = reads;
   const [first, ...rest] = dims;
-  if (first === undefined) {
-    await read(file, begin + from, target, to, to + unit);
-    return;
-  }
-  // Find how many of the first dimension can be read together.
+  if (first === undefined) return read(file, begin + from, target, to, to + unit);
+  // Find how many of the first dimension can be read together: if that costs less than one by one, in each dimension.
+  const isClose = dims.every((one, k) => {
+    const inner = spanOf({ dims: dims.slice(k + 1), unit });
+    return one.from <= mostStride * inner && (!isNear || one.from - inner <= nearGap);
+  });
   const inner = spanOf({ dims: rest, unit });
-  const isClose = rest.every((one, k) => isDense(one, spanOf({ dims: rest.slice(k + 1), unit }), isNear));
   const together =
-    isClose && inner <= mostAtOnce && isDense(first, inner, isNear)
-      ? Math.max(1, Math.min(first.count, Math.floor((mostAtOnce - inner) / first.from) + 1))
-      : 1;
+    isClose && inner <= most ? Math.max(1, Math.min(first.count, Math.floor((most - inner) / first.from) + 1)) : 1;
   for (let i = 0; i < first.count; i += together) {
     const count = Math.min(together, first.count - i);
-    const part = { dims: [{ ...first, count }, ...rest], from: from + i * first.from, to: to + i * first.to, unit };
-    if (count === 1 && (together === 1 || rest.length === 0)) {
-      await readBox({ ...part, dims: rest }, file, begin, target, read, isNear, memory);
-      continue;
+    const place = { from: from + i * first.from, to: to + i * first.to, unit };
+    if (rest.length === 0 && count === 1) {
+      const pending = read(file, begin + place.from, target, place.to, place.to + unit);
+      if (pending !== undefined) await pending;
+    } else if (together === 1) await readBox({ ...place, dims: rest }, file, begin, target, reads);
+    else {
+      const part = { ...place, dims: [{ ...first, count }, ...rest] };
+      const span = spanOf(part);
+      const memory = spare.pop();
+      const held = new Uint8Array(memory !== undefined && memory.byteLength >= span ? memory : new ArrayBuffer(span));
+      await read(file, begin + part.from, held, 0, span);
+      scatter(held.subarray(0, span), part, target);
+      spare.push(held.buffer);
     }
-    const span = spanOf(part);
-    if (memory.held.length < span) memory.held = new Uint8Array(span);
-    const held = memory.held.subarray(0, span);
-    await read(file, begin + part.from, held, 0, span);
-    scatter(held, part, target);
   }
 }
 
-/** True if reading the runs of a dimension together costs less than one by one. */
-function isDense({ from }: BoxDimension, inner: number, isNear: boolean): boolean {
-  return from <= mostStride * inner && (!isNear || from - inner <= nearGap);
-}
-
-/** Fills a target with bytes of a view, from `moved.from` on. @param begin where the view begins in the file */
-export async function readMoved(
+/** Fills a target with bytes of a view, from `view.from` on. @param begin where the view begins in the file */
+export async function readView(
   file: number,
   begin: number,
   { unit, dims, from }: MovedElements,
   target: Uint8Array,
-  read: ReadInto,
-  isNear: boolean,
+  reads: ViewReads,
 ): Promise<void> {
   // Strides in the result follow from the counts.
   let to = unit;
@@ -164,12 +154,11 @@ export async function readMoved(
     to *= count;
     return one;
   });
-  const memory = { held: new Uint8Array(0) };
   const [first, last] = [Math.floor(from / unit), Math.ceil((from + target.length) / unit)];
-  // Runs that are cut: read them whole, and take the wanted bytes.
-  const whole = from % unit === 0 && target.length % unit === 0;
-  const taken = whole ? target : new Uint8Array((last - first) * unit);
-  for (const box of boxesOf(all.reverse(), unit, first, last, 0, -first * unit))
-    await readBox(box, file, begin, taken, read, isNear, memory);
-  if (!whole) target.set(taken.subarray(from - first * unit, from - first * unit + target.length));
+  // Read runs that are cut as a whole, and take the wanted bytes.
+  const isCut = from % unit !== 0 || target.length % unit !== 0;
+  const taken = isCut ? new Uint8Array((last - first) * unit) : target;
+  for (const box of boxesWithin({ dims: all.reverse(), unit, from: 0, to: -first * unit }, first, last))
+    await readBox(box, file, begin, taken, reads);
+  if (isCut) target.set(taken.subarray(from - first * unit, from - first * unit + target.length));
 }

@@ -6,9 +6,8 @@ import type { ByteSource, FileInput, InputFile, OptionFile } from '../formats/fi
 import { fileOfHandle, openInput } from '../formats/files/open.js';
 import type { Format, OpenFile, OpenModel, ReadOptionFile } from '../formats/format.js';
 import { formatNamed } from '../formats/registry.js';
-import type { LoraAdapter } from './adapters.js';
+import { type LoraAdapter, withAdapters } from './adapters.js';
 import { besideOf } from './beside.js';
-import { withAdapters } from './open-adapters.js';
 import { type ModelInput, type OpenOptions, recognize, withFiles } from './recognize.js';
 
 /** An open model, its format, and the files beside it. */

@@ -1,15 +1,16 @@
 /** Checks options of plans and results. Calls may come from JavaScript, so that types are checked as well. */
+
+import type { Converter } from '../architectures/converter.js';
+import { convertersFrom } from '../architectures/registry.js';
 import type { CallOptions } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { didYouMean } from '../core/nearest.js';
 import { type Expected, type Hint, ofType, onlyWith, orList, without } from '../core/option-problem.js';
 import type { Format, Target } from '../formats/format.js';
 import type { OptionTable, PlanChoices } from '../formats/options.js';
-import { formats } from '../formats/registry.js';
+import { formatNamed, formats } from '../formats/registry.js';
+import { parseSize, sizeForm } from '../formats/shards.js';
 import { checkAdapters } from './adapters.js';
-import { accepts, type Maker, makerOf, makersFor } from './maker.js';
-import { outputBoundOf } from './output-bound.js';
-import { checkSize, hasSize, type SizeOptions, sizeNames } from './sizes.js';
 import { checkOptions, workNames } from './work-options.js';
 
 /** Lists each table of options once, with the first of the formats that share it. */
@@ -168,4 +169,95 @@ export function checkResultOptions(options: {
     if (size !== undefined) throw rangeError('minOutput', without(size), minOutput);
   }
   if (run !== undefined && minOutput === undefined) throw rangeError('run', onlyWith('minOutput'), undefined);
+}
+
+/** The format, and perhaps the conversion, that makes a result. */
+export interface Maker {
+  /** The format that knows the target, and whose options decide. */
+  readonly format: Format;
+  /** The conversion, if the model is of another format. */
+  readonly converter?: Converter;
+}
+
+/** Checks that a format has a target of that name. */
+export function accepts({ targets, aliases }: Format, to: unknown): boolean {
+  return targets.some(({ name }) => name === to) || (typeof to === 'string' && Object.hasOwn(aliases, to));
+}
+
+/** Lists the makers for models of a format. */
+export function makersFor(format: Format): readonly Maker[] {
+  const converters = convertersFrom(format.name);
+  return [{ format }, ...converters.map((converter) => ({ format: formatNamed(converter.result), converter }))];
+}
+
+/** Finds the maker of a target for models of a format. Undefined if the target is impossible. */
+export function makerOf(format: Format, to: unknown): Maker | undefined {
+  return makersFor(format).find((maker) => accepts(maker.format, to));
+}
+
+/** Returns the options that decide about a target for models of a format. */
+export function entriesFor(format: Format, to: unknown): OptionTable['entries'] {
+  return makerOf(format, to)?.format.options.entries ?? {};
+}
+
+/** Limits of the size of a result. */
+export interface SizeOptions {
+  /**
+   * GGUF, and int4, int8 and q4 of other formats: the largest size of all files of the result together, in bytes or as '3.5GB'. Measures
+   * the error of each weight in each type, and chooses the types with the least error in this size. `rules` have priority.
+   * @defaultValue the types follow from `to`
+   */
+  readonly targetSize?: number | string | undefined;
+  /** Target size as bits for each element of the model's tensors, such as 4.5. @defaultValue the types follow from `to` */
+  readonly targetBitsPerWeight?: number | undefined;
+}
+
+export const sizeNames: readonly string[] = ['targetSize', 'targetBitsPerWeight'];
+
+/** True if a size is given. */
+export function hasSize({ targetSize, targetBitsPerWeight }: SizeOptions): boolean {
+  return targetSize !== undefined || targetBitsPerWeight !== undefined;
+}
+
+/** @throws TypeError or RangeError naming the option */
+export function checkSize({ targetSize: size, targetBitsPerWeight: bits }: SizeOptions): void {
+  if (size !== undefined && bits !== undefined) {
+    throw rangeError('targetBitsPerWeight', without('targetSize'));
+  }
+  if (size !== undefined && parseSize(size) === undefined) {
+    const fails = ['number', 'string'].includes(typeof size) ? rangeError : typeError;
+    throw fails('targetSize', sizeForm, size);
+  }
+  if (bits === undefined) return;
+  const expected: Expected = { kind: 'number', above: 0, max: 64 };
+  if (typeof bits !== 'number') throw typeError('targetBitsPerWeight', expected, bits);
+  if (!(bits > 0 && bits <= 64)) throw rangeError('targetBitsPerWeight', expected, bits);
+}
+
+/** The least quality of each output. */
+export interface OutputBound {
+  /** Its measure: the cosine to the output of the original, or the SQNR in dB. */
+  readonly kind: 'cosine' | 'sqnrDb';
+  /** The least number. */
+  readonly least: number;
+}
+
+const expected: Expected = {
+  kind: 'anyOf',
+  of: [
+    { kind: 'number', above: 0, max: 1 },
+    { kind: 'text', form: 'a number of decibels', examples: ['40dB'] },
+  ],
+};
+
+/** Reads the option. @throws TypeError, RangeError */
+export function outputBoundOf(minOutput: unknown): OutputBound {
+  if (typeof minOutput === 'number') {
+    if (minOutput > 0 && minOutput <= 1) return { kind: 'cosine', least: minOutput };
+    throw rangeError('minOutput', expected, minOutput);
+  }
+  if (typeof minOutput !== 'string') throw typeError('minOutput', expected, minOutput);
+  const [, decibels] = /^\s*([-+]?(?:\d+\.?\d*|\.\d+))\s*dB\s*$/i.exec(minOutput) ?? [];
+  if (decibels === undefined) throw rangeError('minOutput', expected, minOutput);
+  return { kind: 'sqnrDb', least: Number(decibels) };
 }

@@ -8,11 +8,9 @@ import type { PlanChoices, Rule } from '../formats/options.js';
 import type { FormatOptions, ModelTarget, ResultFormat } from '../formats/registry.js';
 import { sizeForm } from '../formats/shards.js';
 import type { LoraAdapter } from './adapters.js';
-import { withCallbacks } from './callbacks.js';
 import { curveOf, fitOpen, fitWithin, measureOpen, type SizePoint, type TypeFit, type TypeTable } from './fit.js';
-import { entriesFor } from './maker.js';
 import { type Opened, withModel } from './open.js';
-import { checkPlanOptions } from './options.js';
+import { checkPlanOptions, checkSize, entriesFor, hasSize, type SizeOptions, sizeNames } from './options.js';
 import {
   infoOf,
   type ModelTotals,
@@ -25,9 +23,7 @@ import {
 } from './plan.js';
 import type { ModelInput } from './recognize.js';
 import { planJson } from './saved-plan.js';
-import { checkSize, hasSize, type SizeOptions, sizeNames } from './sizes.js';
-import type { WorkOptions } from './start.js';
-import { checkWorkOptions, workNames } from './work-options.js';
+import { checkWorkOptions, type WorkOptions, withCallbacks, workNames } from './work-options.js';
 
 /** The options that decide about a result. */
 export interface PlanOptions extends FormatOptions, SizeOptions {

@@ -1,22 +1,29 @@
 /** `quantizeModel`: converts a model file, or carries out a plan. */
-import { typeError } from '../core/errors.js';
-import { oneOf } from '../core/option-problem.js';
-import { inMemory } from '../formats/files/sinks.js';
-import type { FormatOptions, FormatSidecars, ModelTarget } from '../formats/registry.js';
-import { withCallbacks } from './callbacks.js';
-import { checkRunOptions } from './compare-models.js';
-import { withModel } from './open.js';
-import { checkPlanOptions, checkResultOptions } from './options.js';
-import { infosOf, type ModelFilePlan, nameOf, type PlannedFile } from './plan.js';
+
+import { rangeError, typeError } from '../core/errors.js';
+import { exactly, type Hint, mention, ofType, oneOf } from '../core/option-problem.js';
+import { inMemory, isFolder } from '../formats/files/sinks.js';
+import type { PlanChoices } from '../formats/options.js';
+import { type FormatOptions, type FormatSidecars, formats, type ModelTarget } from '../formats/registry.js';
+import { type Opened, withModel } from './open.js';
+import {
+  checkPlanOptions,
+  checkResultOptions,
+  hasSize,
+  outputBoundOf,
+  type SizeOptions,
+  sizeNames,
+} from './options.js';
+import { infosOf, type ModelFilePlan, nameOf, type PlannedFile, planFor } from './plan.js';
 import { fitted, type ModelPlan, type PlanOptions } from './plan-model.js';
-import type { Quantized, ResultOptions } from './quantize.js';
-import { quantizeHolding } from './quantize-holding.js';
-import { checkTargets, quantizeSeveral } from './quantize-several.js';
+import type { Progress } from './progress.js';
+import { type Quantized, quantizeOpen, type ResultOptions } from './quantize.js';
 import type { ModelInput } from './recognize.js';
+import { repairOpen } from './repair.js';
 import type { ModelReport } from './report.js';
+import { resultName } from './result-name.js';
 import { checkFits, checkPlan } from './saved-plan.js';
-import type { SizeOptions } from './sizes.js';
-import { checkWorkOptions, outputRunNames } from './work-options.js';
+import { checkRunOptions, checkWorkOptions, outputRunNames, withCallbacks } from './work-options.js';
 
 /** Options of `quantizeModel`. */
 export interface QuantizeModelOptions extends PlanOptions, FormatSidecars, ResultOptions {}
@@ -73,13 +80,6 @@ function isPlan(choices: unknown): choices is ModelPlan {
   return typeof choices === 'object' && choices !== null && 'tensors' in choices && 'totals' in choices;
 }
 
-/** The options of a call: those of its plan, if it was given one, and the others. */
-function optionsOf(choices: QuantizeModelOptions | ModelPlan, more: MoreOptions): QuantizeModelOptions {
-  if (!isPlan(choices)) return Object.keys(more).length === 0 ? choices : { ...choices, ...more };
-  checkPlan(choices);
-  return { ...choices.options, ...more } as QuantizeModelOptions;
-}
-
 /**
  * Makes a model smaller.
  *
@@ -127,34 +127,29 @@ export async function quantizeModel(
   choices: QuantizeModelOptions | QuantizeModelsOptions | ModelPlan,
   more: MoreOptions = {},
 ): Promise<QuantizeModelResult | readonly QuantizeModelResult[]> {
-  if (isForSeveral(choices)) return quantizeEach(file, choices);
-  const options = optionsOf(choices, more);
+  const targets: unknown = (choices as { to?: unknown } | null | undefined)?.to;
+  if (Array.isArray(targets)) {
+    const { to: _, ...rest } = choices as QuantizeModelsOptions;
+    checkTargets(targets, choices as SizeOptions);
+    for (const to of targets) checkQuantizeOptions({ ...rest, to });
+    return withCallbacks(rest, (own) => withModel(file, own, (opened) => quantizeSeveral(opened, targets, own)));
+  }
+  // Take the options of a plan, if one was given.
+  let options = choices as QuantizeModelOptions;
+  if (isPlan(choices)) {
+    checkPlan(choices);
+    options = { ...choices.options, ...more } as QuantizeModelOptions;
+  } else if (Object.keys(more).length > 0) options = { ...options, ...more };
   checkQuantizeOptions(options);
-  const check = (now: ModelFilePlan) => {
-    if (isPlan(choices)) checkFits(choices, infosOf(now));
+  const check = (plan: ModelFilePlan) => {
+    if (isPlan(choices)) checkFits(choices, infosOf(plan));
   };
-  const made = await withCallbacks(options, (own) =>
+  return withCallbacks(options, (own) =>
     withModel(file, own, async (opened) => {
-      const { choices, fit } = await fitted(opened, own, own, nameOf(own.output));
-      return { ...(await quantizeHolding(opened, choices, own, undefined, check)), fit };
+      const { choices: fittedChoices, fit } = await fitted(opened, own, own, nameOf(own.output));
+      return quantizeHolding(opened, fittedChoices, own, { check, fit });
     }),
   );
-  return resultOf(made, made.fit);
-}
-
-/** True for options with a list of targets. */
-function isForSeveral(choices: unknown): choices is QuantizeModelsOptions {
-  return Array.isArray((choices as { to?: unknown } | null | undefined)?.to);
-}
-
-async function quantizeEach(file: ModelInput, options: QuantizeModelsOptions): Promise<QuantizeModelResult[]> {
-  const targets = checkTargets(options.to, options as SizeOptions);
-  for (const to of targets) checkQuantizeOptions({ ...options, to });
-  const { to: _, ...rest } = options;
-  const made = await withCallbacks(rest, (own) =>
-    withModel(file, own, (opened) => quantizeSeveral(opened, targets, own)),
-  );
-  return made.map((one) => resultOf(one, undefined));
 }
 
 function checkQuantizeOptions(options: QuantizeModelOptions): void {
@@ -165,8 +160,28 @@ function checkQuantizeOptions(options: QuantizeModelOptions): void {
   options.signal?.throwIfAborted();
 }
 
-function resultOf({ report, sidecars, memory, files, isWhole }: Quantized, fit: ModelPlan['fit']): QuantizeModelResult {
-  const named = (name: string | undefined) => {
+/**
+ * Quantizes an open model, with types raised until outputs hold `minOutput`, if that is given.
+ * @param called the name of the result if the output has no name
+ * @param check called with the plan before types are raised
+ */
+async function quantizeHolding(
+  opened: Opened,
+  choices: PlanChoices,
+  options: ResultOptions,
+  { called, check, fit }: { called?: string; check?: (plan: ModelFilePlan) => void; fit?: ModelPlan['fit'] },
+): Promise<QuantizeModelResult> {
+  const { minOutput, output } = options;
+  let made: Quantized;
+  if (minOutput === undefined) made = await quantizeOpen(opened, choices, options, { called, check });
+  else {
+    check?.(await planFor(opened, choices, nameOf(output) ?? called));
+    const { choices: raised, repair } = await repairOpen(opened, choices, options, outputBoundOf(minOutput));
+    made = await quantizeOpen(opened, raised, options, { called });
+    made = { ...made, report: { ...made.report, repair } };
+  }
+  const { report, sidecars, memory, files, isWhole } = made;
+  const sinkNamed = (name: string | undefined) => {
     const sinks = inMemory(memory);
     const found = sinks[name === undefined && sinks.length === 1 ? 0 : files.findIndex((file) => file.name === name)];
     if (found !== undefined) return found;
@@ -178,7 +193,58 @@ function resultOf({ report, sidecars, memory, files, isWhole }: Quantized, fit: 
     files,
     isWhole,
     ...(fit === undefined ? {} : { fit }),
-    bytes: async (name) => named(name).bytes(),
-    blob: async (name) => named(name).blob(),
+    bytes: async (name) => sinkNamed(name).bytes(),
+    blob: async (name) => sinkNamed(name).blob(),
   };
+}
+
+// ----------------------------------------------------------------------------------------------------------------- several results
+
+/** Checks a list of targets. */
+function checkTargets(targets: readonly unknown[], options: SizeOptions): asserts targets is readonly ModelTarget[] {
+  if (targets.length === 0) throw rangeError('to', { kind: 'number', min: 1, unit: 'target' }, 0);
+  for (const [i, to] of targets.entries()) {
+    if (typeof to !== 'string') throw typeError(`to[${i}]`, ofType('string'), to);
+    if (targets.indexOf(to) < i) throw rangeError(`to[${i}]`, { kind: 'distinct' }, to);
+  }
+  if (!hasSize(options)) return;
+  const hint: Hint = { kind: 'with', options: sizeNames.map((name) => mention(name)) };
+  throw rangeError('to', exactly(1, 'target'), targets.length, hint);
+}
+
+/** Makes a result for each target, each under its usual name. Errors that follow from the arguments are thrown before any work. */
+async function quantizeSeveral(
+  opened: Opened,
+  targets: readonly ModelTarget[],
+  options: Omit<PlanChoices, 'to'> & ResultOptions,
+): Promise<readonly QuantizeModelResult[]> {
+  const { onProgress, output: folder } = options;
+  const source = opened.model.files[0]?.name?.split(/[\\/]/).pop() || 'model';
+  /** True if a target knows an option of its format. */
+  const knows = (to: string, option: string) =>
+    formats().some(({ targets: all, aliases }) => {
+      const name = Object.hasOwn(aliases, to) ? (aliases as Readonly<Record<string, string>>)[to] : to;
+      return all.find((target) => target.name === name)?.options.includes(option) ?? false;
+    });
+  const wanted: { choices: PlanChoices & ResultOptions; called: string }[] = [];
+  for (const to of targets) {
+    // Leave out the options that only other targets know.
+    const given = Object.entries(options).filter(
+      ([option]) => knows(to, option) || !targets.some((other) => knows(other, option)),
+    );
+    const report = onProgress && ((progress: Progress) => onProgress({ ...progress, to }));
+    const choices = { ...Object.fromEntries(given), to, ...(report && { onProgress: report }) };
+    const { format, architecture } = await planFor(opened, choices);
+    const called = resultName(source, { to, format, architecture });
+    // A path in the folder; or the folder itself if it is a handle, which makes files by name.
+    let output = folder;
+    if (folder instanceof URL) output = new URL(encodeURIComponent(called), folder.href.replace(/\/?$/, '/'));
+    else if (typeof folder === 'string') output = /[\\/]$/.test(folder) ? folder + called : `${folder}/${called}`;
+    else if (folder !== undefined && !isFolder(folder))
+      throw rangeError('output', ofType('path of a folder', 'FileSystemDirectoryHandle'), folder);
+    wanted.push({ choices: output === undefined ? choices : { ...choices, output }, called });
+  }
+  const results: QuantizeModelResult[] = [];
+  for (const { choices, called } of wanted) results.push(await quantizeHolding(opened, choices, choices, { called }));
+  return results;
 }

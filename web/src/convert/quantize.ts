@@ -1,10 +1,10 @@
 /** Makes a model smaller: opens the outputs, carries out the plan, and reports. */
 import { rangeError } from '../core/errors.js';
 import { mention, ofType } from '../core/option-problem.js';
-import { type Waiting, waitingFor } from '../core/waiting.js';
+import { waitingFor } from '../core/waiting.js';
 import type { ByteSource } from '../formats/files/bytes.js';
 import { openWithin } from '../formats/files/open.js';
-import { makeFolder } from '../formats/files/path-sink.js';
+import { makeFolder, pathSink } from '../formats/files/path-sink.js';
 import {
   type ByteSink,
   isFolder,
@@ -14,15 +14,16 @@ import {
   openSink,
 } from '../formats/files/sinks.js';
 import { type FilePlan, fileName, isInFolder, type OutputFile } from '../formats/format.js';
-import type { PlanChoices, Sidecar } from '../formats/options.js';
+import type { PlanChoices } from '../formats/options.js';
 import type { OutputRunOptions } from '../formats/run.js';
-import { entriesFor } from './maker.js';
 import type { Opened } from './open.js';
+import { entriesFor } from './options.js';
 import { type ModelFilePlan, nameOf, type PlannedFile, planFor, usualOutput } from './plan.js';
 import { checkQuality, type ModelReport, nonFiniteNotes, reportOf } from './report.js';
-import { startRunner, type WorkOptions } from './start.js';
-import type { TileRunner } from './tile-runner.js';
-import { clearIndex, completeResult, type LocationOf } from './work-parts.js';
+import { startRunner } from './start.js';
+import type { TileRunner } from './task.js';
+import type { WorkOptions } from './work-options.js';
+import { clearIndex, completeResult } from './work-parts.js';
 import { convertedElements, hasChecksums, writePlan } from './writing.js';
 
 /** Options of `quantizeModel`, without those of formats. */
@@ -74,105 +75,38 @@ export interface Quantized {
   readonly isWhole: boolean;
 }
 
-/**
- * The content of a file beside a result.
- * @param before the given content
- * @param addition the entry to add; undefined to add nothing
- * @param isCopy true if the result holds the codes that the given content describes
- * @param decoded methods of quantization of weights that were decoded
- */
-function contentOf(
-  sidecar: Sidecar,
-  before: unknown,
-  addition: FilePlan['sidecars'][number] | undefined,
-  isCopy: boolean,
-  decoded: readonly string[] | undefined,
-): unknown {
-  if (addition !== undefined) {
-    const content = before ?? addition.base ?? (sidecar.isCompleted ? undefined : {});
-    return content && sidecar.merge(content, addition.value, addition.also, decoded);
-  }
-  if (before === undefined || isCopy) return before;
-  // Drop an entry that describes codes of another method, which the result does not hold.
-  sidecar.merge(before, {}, {}, decoded);
-  return sidecar.without(before);
-}
-
 /** The contents of the files beside a result: the given ones with new entries, or without entries that are no longer true. */
-function sidecarsOf({ format }: Opened, plan: FilePlan, choices: PlanChoices): Record<string, unknown> {
+function sidecarsFor({ format }: Opened, plan: FilePlan, choices: PlanChoices): Record<string, unknown> {
   const given = choices as unknown as Readonly<Record<string, unknown>>;
   const contents: Record<string, unknown> = {};
   const types = plan.tensors.map(({ source }) => source.type);
+  const { decoded } = plan;
   for (const [option, { sidecar }] of Object.entries(entriesFor(format, choices.to))) {
     if (sidecar === undefined) continue;
     const addition = plan.sidecars.find((planned) => planned.option === option);
     const before = given[option];
-    const content = contentOf(sidecar, before, addition, choices.to === 'copy' && sidecar.fits(types), plan.decoded);
-    if (content !== undefined) contents[option] = content;
+    if (addition !== undefined) {
+      const content = before ?? addition.base ?? (sidecar.isCompleted ? undefined : {});
+      contents[option] = content && sidecar.merge(content, addition.value, addition.also, decoded);
+    } else if (before !== undefined) {
+      // A copy holds the codes that the given content describes.
+      contents[option] = before;
+      if (choices.to === 'copy' && sidecar.fits(types)) continue;
+      // Drop an entry that describes codes of another method, which the result does not hold.
+      sidecar.merge(before, {}, {}, decoded);
+      contents[option] = sidecar.without(before);
+    }
   }
-  return contents;
+  return Object.fromEntries(Object.entries(contents).filter(([, content]) => content !== undefined));
 }
 
 /** The output for a file of a result. */
-function outputOf(output: ModelOutput, file: OutputFile): ModelOutput {
+function outputFor(output: ModelOutput, file: OutputFile): ModelOutput {
   if (isFolder(output)) return output;
   if (typeof output === 'string') return fileName(output, file);
   if (output instanceof URL) return new URL(fileName(output.href, file));
   if (file.suffix === '') return output;
   throw rangeError('output', ofType('path', 'FileSystemDirectoryHandle'), output);
-}
-
-/** The locations of the files of all parts. */
-function locationsOf(output: ModelOutput | undefined): LocationOf {
-  if (typeof output !== 'string' && !(output instanceof URL))
-    throw rangeError('output', ofType('path'), output, { kind: 'with', options: [mention('part')] });
-  return (file) => outputOf(output, file) as string | URL;
-}
-
-/** Makes the folder of a result whose files are in one. Returns a function that removes it again unless files are in it. */
-async function folderFor({ files }: FilePlan, output: ModelOutput | undefined): Promise<() => Promise<void>> {
-  const isPath = typeof output === 'string' || output instanceof URL;
-  if (!isPath || !files.some(isInFolder)) return async () => {};
-  return makeFolder(output);
-}
-
-/** Opens a sink for each file. If one cannot be opened, those before it are discarded. */
-async function openSinks(
-  { files }: FilePlan,
-  { inputs }: Opened,
-  { output, overwrite }: ResultOptions,
-  called: string,
-  waiting: Waiting,
-): Promise<ByteSink[]> {
-  const options = { overwrite, waiting, inputs };
-  const sinks: ByteSink[] = [];
-  try {
-    for (const file of files) {
-      // A folder of the browser takes the name alone.
-      const name = fileName(called, file).split('/').at(-1) as string;
-      if (output === undefined) sinks.push(memorySink(file.size));
-      else sinks.push(await openSink(outputOf(output, file), { ...options, name }));
-    }
-    return sinks;
-  } catch (error) {
-    for (const sink of sinks) await sink.discard(error);
-    throw error;
-  }
-}
-
-/** Makes the files of a result visible. If one fails, those before it are removed again, except where they replaced a file. */
-async function finish(sinks: readonly ByteSink[]): Promise<void> {
-  const done: ByteSink[] = [];
-  try {
-    // The main file comes last, when all others are there.
-    for (const sink of sinks.toReversed()) {
-      await sink.finish();
-      done.push(sink);
-    }
-  } catch (error) {
-    for (const sink of done) await sink.withdraw?.();
-    throw error;
-  }
 }
 
 /**
@@ -184,33 +118,45 @@ export async function quantizeOpen(
   opened: Opened,
   choices: PlanChoices,
   options: ResultOptions,
-  called?: string,
-  check?: (plan: ModelFilePlan) => void,
+  {
+    called,
+    check,
+  }: { readonly called?: string | undefined; readonly check?: ((plan: ModelFilePlan) => void) | undefined } = {},
 ): Promise<Quantized> {
   const { output, overwrite = false, minSqnrDb, onProgress, signal } = options;
-  const { model } = opened;
+  const { model, inputs } = opened;
   // Plan the result.
   const given = nameOf(output) ?? called;
   const plan = await planFor(opened, choices, given);
   check?.(plan);
-  const name = given ?? usualOutput(plan.format);
-  const sidecars = sidecarsOf(opened, plan, choices);
+  const usual = usualOutput(plan.format);
+  const sidecars = sidecarsFor(opened, plan, choices);
   const { others } = plan;
-  const locationOf = others && locationsOf(output);
+  const isPath = typeof output === 'string' || output instanceof URL;
+  if (others !== undefined && !isPath)
+    throw rangeError('output', ofType('path'), output, { kind: 'with', options: [mention('part')] });
+  const locationOf = (file: OutputFile) => outputFor(output as ModelOutput, file) as string | URL;
   const waiting = waitingFor(signal);
-  const place = { overwrite, waiting, inputs: opened.inputs };
-  let sinks: readonly ByteSink[] = [];
+  const place = { overwrite, waiting, inputs };
+  const sinks: ByteSink[] = [];
   let removeFolder = async () => {};
   let moments: ByteSource | undefined;
   let runner: TileRunner | undefined;
   let failure: unknown;
   try {
-    // Open the moments, the outputs, and start the workers.
+    // Open the moments and the outputs, and start the workers.
     moments = plan.moments === undefined ? undefined : await openWithin(waiting, plan.moments);
     const files = moments === undefined ? model.files : [...model.files, moments];
-    if (locationOf !== undefined) await clearIndex(others ?? [], locationOf, place);
-    removeFolder = await folderFor(plan, output);
-    sinks = await openSinks(plan, opened, options, called ?? usualOutput(plan.format), waiting);
+    if (others !== undefined) await clearIndex(others, locationOf, place);
+    if (isPath && plan.files.some(isInFolder)) removeFolder = await makeFolder(output);
+    for (const file of plan.files) {
+      // A folder of the browser takes the name alone.
+      const name = fileName(called ?? usual, file)
+        .split('/')
+        .at(-1) as string;
+      if (output === undefined) sinks.push(memorySink(file.size));
+      else sinks.push(await openSink(outputFor(output, file), { ...place, overwrite: options.overwrite, name }));
+    }
     // Workers must not write into files whose checksum is taken.
     const direct = hasChecksums(plan) ? sinks.map(() => ({ reference: undefined })) : sinks;
     runner = await startRunner(convertedElements(plan), { sources: files, sinks: direct }, options);
@@ -223,15 +169,23 @@ export async function quantizeOpen(
     ];
     const report = more.length === 0 ? made : { ...made, notes: [...made.notes, ...more] };
     if (minSqnrDb !== undefined) checkQuality(report, minSqnrDb);
-    // Make the result visible.
-    await finish(sinks);
-    const isWhole = locationOf === undefined || (await completeResult(others ?? [], locationOf, place));
+    // Make the result visible, the main file last. If one fails, those before it are removed again, except where they replaced a file.
+    const done: ByteSink[] = [];
+    try {
+      for (const sink of sinks.toReversed()) {
+        await sink.finish();
+        done.push(sink);
+      }
+    } catch (error) {
+      for (const sink of done) await sink.withdraw?.();
+      throw error;
+    }
     return {
       report,
       sidecars,
-      memory: output === undefined ? (sinks as readonly MemorySink[]) : undefined,
-      files: plan.files.map((file) => ({ name: fileName(name, file), bytes: file.size })),
-      isWhole,
+      memory: output === undefined ? (sinks as readonly ByteSink[] as readonly MemorySink[]) : undefined,
+      files: plan.files.map((file) => ({ name: fileName(given ?? usual, file), bytes: file.size })),
+      isWhole: others === undefined || (await completeResult(others, locationOf, place)),
     };
   } catch (error) {
     failure = error;
@@ -242,5 +196,19 @@ export async function quantizeOpen(
     if (failure !== undefined) await removeFolder();
     await moments?.close();
     waiting.end();
+  }
+}
+
+/**
+ * Writes a small file beside a result, such as its config.json (Node). It appears whole or not at all.
+ * @throws ScalepointError `EXISTS` if the file is there and `overwrite` is false, `IO`
+ */
+export async function writeSidecar(path: string | URL, text: string, overwrite = false): Promise<void> {
+  const sink = await pathSink(path, overwrite);
+  try {
+    await sink.write(0, new TextEncoder().encode(text));
+    await sink.finish();
+  } finally {
+    await sink.discard(undefined);
   }
 }

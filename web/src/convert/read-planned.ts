@@ -10,13 +10,13 @@ import { type ByteSource, quoted } from '../formats/files/bytes.js';
 import { openWithin } from '../formats/files/open.js';
 import { memorySink } from '../formats/files/sinks.js';
 import type { FilePlan, LogicalTensor, PlannedTensor } from '../formats/format.js';
-import { withCallbacks } from './callbacks.js';
 import { sampleOf } from './estimate.js';
 import { withModel } from './open.js';
 import { planFor } from './plan.js';
 import { fitted, type PlanOptions } from './plan-model.js';
 import type { ModelInput } from './recognize.js';
-import { type WorkOptions, withRunner } from './start.js';
+import { withRunner } from './start.js';
+import { type WorkOptions, withCallbacks } from './work-options.js';
 import { convertedElements, writePlan } from './writing.js';
 
 /** A tensor before and after its conversion. */

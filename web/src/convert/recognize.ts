@@ -1,15 +1,16 @@
 /** Opens the files of a model and recognizes their format by their content, not by their names. */
 import { rangeError, ScalepointError } from '../core/errors.js';
 import { asImportError } from '../core/imported.js';
+import { nodeModule } from '../core/node.js';
 import { ofType } from '../core/option-problem.js';
 import { tagOf } from '../core/realms.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
 import type { ByteSource, FileInput } from '../formats/files/bytes.js';
-import { type InputNotes, openInput } from '../formats/files/open.js';
+import { fileOfHandle, type InputNotes, isHandle, openInput, urlFileName, withAddress } from '../formats/files/open.js';
 import type { OpenFile } from '../formats/format.js';
 import { type FormatSignature, signatures } from '../formats/signatures.js';
 import { separated } from './beside.js';
-import { fileOfInput } from './given-input.js';
+import { modelInFolder } from './folder.js';
 
 /**
  * A model. One of:
@@ -188,4 +189,34 @@ export async function recognize(given: readonly OpenFile[]): Promise<RecognizedF
   }
   const { format } = found[first] as (typeof found)[number];
   return { format, model: withFirst(files, first), ...others };
+}
+
+/** The URL of a text that begins like one, with the name of its file; undefined for paths. @throws RangeError naming `file` */
+export function urlOfText(text: string): { readonly url: URL; readonly name: string } | undefined {
+  const url = withAddress(text);
+  return url instanceof URL ? { url, name: urlFileName(url) || url.hostname } : undefined;
+}
+
+/** Path of an input in the file system of Node; undefined for others. */
+function pathOf(input: unknown): string | undefined {
+  if (typeof input === 'string') return input;
+  return input instanceof URL && input.protocol === 'file:' ? nodeModule('node:url')?.fileURLToPath(input) : undefined;
+}
+
+/**
+ * An input as files are opened: the URL of a text, the model in a folder (Node), the File of a handle, or the input itself.
+ * @throws RangeError naming `file`; ScalepointError `IO` or `NOT_FOUND`
+ */
+export async function fileOfInput(input: FileInput | FileSystemFileHandle): Promise<{ readonly file: FileInput }> {
+  if (isHandle(input)) return fileOfHandle(input);
+  const file = withAddress(input);
+  const path = pathOf(file);
+  // A promise that was given in place of a file must not be awaited here.
+  if (path === undefined) return { file };
+  // Other problems are reported when the file is opened.
+  const status = await nodeModule('node:fs/promises')
+    ?.stat(path)
+    .catch(() => undefined);
+  if (!status?.isDirectory()) return { file };
+  return { file: await modelInFolder(path) };
 }

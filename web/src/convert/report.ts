@@ -8,7 +8,7 @@ import { quoted, quotedNames } from '../formats/files/bytes.js';
 import type { OpenModel } from '../formats/format.js';
 import type { Rule } from '../formats/options.js';
 import type { JudgedOutput } from '../formats/run.js';
-import type { OutputBound } from './output-bound.js';
+import type { OutputBound } from './options.js';
 import { infoOf, type ModelFilePlan, type ModelTotals, type PlannedTensorInfo, totalsOf } from './plan.js';
 
 /** The result of converting a tensor, or the reason why it was kept. */

@@ -9,8 +9,7 @@ import { type Waiting, waitingFor } from '../core/waiting.js';
 import { openWithin } from '../formats/files/open.js';
 import { type ModelInput, type OpenOptions, withFiles } from './recognize.js';
 import type { SavableTensor, SavedTensor } from './saved-tensors.js';
-import type { WorkOptions } from './start.js';
-import { checkOptions, checkWorkOptions } from './work-options.js';
+import { checkOptions, checkWorkOptions, type WorkOptions } from './work-options.js';
 
 type CoreOptions = Pick<WorkOptions, 'core'>;
 

@@ -1,36 +1,17 @@
-/** Starts a runner: workers, or the calling thread. */
-
+/** Starts a runner of batches: workers, or the calling thread. */
 import { ScalepointError } from '../core/errors.js';
-import type { LoadOptions } from '../core/load-options.js';
+import type { Core } from '../core/memory.js';
 import { nodeModule } from '../core/node.js';
-import { noteOf } from '../core/note.js';
+import { type Note, noteOf } from '../core/note.js';
 import { waitingFor } from '../core/waiting.js';
-import type { WorkerLike } from '../core/worker-like.js';
-import { CallingThread } from './calling-thread.js';
-import type { Progress } from './progress.js';
-import type { TileRunner, WorkFiles } from './tile-runner.js';
+import type { ByteSource } from '../formats/files/bytes.js';
+import { memoryOutput } from './batch-output.js';
+import { CacheOwners } from './input-cache.js';
+import { inputReaderFor } from './input-reader.js';
+import { inputPartsOf, type TileRunner, type WorkFiles } from './task.js';
+import { TileConverter } from './tile-converter.js';
 import { TileWorkers } from './tile-workers.js';
-
-/** Options about workers, progress and canceling. */
-export interface WorkOptions {
-  /**
-   * Number of workers. With 0, the calling thread does the work. Every number gives the same bytes.
-   * Where workers cannot start, the calling thread does the work, and the report has a note.
-   * @defaultValue one less than the number of processors, at most 8; 0 for small models
-   */
-  readonly workers?: number | undefined;
-  /**
-   * Makes a worker from the file `scalepoint/worker`, for bundlers that do not find it and for pages with Trusted Types.
-   * @defaultValue the file beside this module
-   */
-  readonly worker?: (() => WorkerLike) | undefined;
-  /** Where the large module of the core comes from, and which build of it; as `load()`, but `blocks` is ignored. */
-  readonly core?: LoadOptions | undefined;
-  /** Called when a tensor is done, and in between at most every 50 ms. An error that it throws ends the work, as does a rejected promise. */
-  readonly onProgress?: ((progress: Progress) => void) | undefined;
-  /** Stops the work; the promise is rejected with the signal's reason. */
-  readonly signal?: AbortSignal | undefined;
-}
+import type { WorkOptions } from './work-options.js';
 
 /** Elements from which on workers save more time than starting them takes. */
 const elementsForWorkers = 1 << 22;
@@ -45,19 +26,52 @@ export function defaultWorkers(elements: number): number {
   return Math.max(1, Math.min(8, processors - 1));
 }
 
-async function makeRunner(
-  elements: number,
-  files: WorkFiles,
-  { workers = defaultWorkers(elements), worker, core, signal }: WorkOptions,
-): Promise<TileRunner> {
-  const load = await import('../core/load.js');
-  const module = await load.compileCore('core', core);
-  if (workers === 0) return CallingThread.start(module, files.sources);
-  const starting = TileWorkers.start({ count: workers, module, worker, signal }, files);
-  const started = await orReason(starting, { worker, signal });
-  if (!(started instanceof Error)) return started;
-  const note = noteOf('noWorkers', {}, `without workers, which is slower: ${started.message}`);
-  return CallingThread.start(module, files.sources, note);
+/** Milliseconds that this thread may work without a pause. */
+const busyMilliseconds = 8;
+
+/** Carries out batches in this thread, one after the other. @param note for the report */
+function callingThread(core: Core, files: readonly ByteSource[], note: Note | undefined): TileRunner {
+  const converter = new TileConverter(core);
+  const inputs = inputReaderFor(files);
+  const owners = new CacheOwners<TileConverter>(1);
+  let last: Promise<unknown> = Promise.resolve();
+  let spare: ArrayBuffer | undefined;
+  let rested = performance.now();
+  let ended: { readonly reason: unknown } | undefined;
+  // Lets the page draw and react to a cancel. Only every few milliseconds, because browsers delay each of these waits.
+  const pause = async () => {
+    if (performance.now() - rested > busyMilliseconds) {
+      await new Promise((resolve) => setTimeout(resolve));
+      rested = performance.now();
+    }
+    if (ended !== undefined) throw ended.reason;
+  };
+  return {
+    concurrency: 1,
+    ...(note !== undefined && { note }),
+    run(asked) {
+      const { batch } = owners.assign(asked);
+      const result = last.then(async () => {
+        if (ended !== undefined) throw ended.reason;
+        await inputs.begin(batch.tasks.flatMap(inputPartsOf));
+        // It becomes the output of this batch, and may come back through `recycle`.
+        const output = memoryOutput(batch, spare);
+        spare = undefined;
+        const converted = await converter.run(batch, inputs, output.put, pause);
+        owners.add(converted, converter);
+        return { ...converted, output: output.end() };
+      });
+      last = result.catch(() => {});
+      return result;
+    },
+    recycle(output) {
+      spare = output;
+    },
+    dispose(reason) {
+      ended ??= { reason };
+      core.dispose();
+    },
+  };
 }
 
 /** Waits for workers to start. Returns the reason where the engine has none, so that the calling thread does the work. */
@@ -80,9 +94,21 @@ export async function orReason<Workers>(
  * @param elements to be converted
  */
 export async function startRunner(elements: number, files: WorkFiles, options: WorkOptions): Promise<TileRunner> {
-  const waiting = waitingFor(options.signal);
+  const { workers: count = defaultWorkers(elements), worker, core, signal } = options;
+  const waiting = waitingFor(signal);
+  const start = async (): Promise<TileRunner> => {
+    const load = await import('../core/load.js');
+    const module = await load.compileCore('core', core);
+    let note: Note | undefined;
+    if (count > 0) {
+      const started = await orReason(TileWorkers.start({ count, module, worker, signal }, files), options);
+      if (!(started instanceof Error)) return started;
+      note = noteOf('noWorkers', {}, `without workers, which is slower: ${started.message}`);
+    }
+    return callingThread(await load.instantiateCore('core', module), files.sources, note);
+  };
   try {
-    return await waiting.soon(makeRunner(elements, files, options), (late) => late.dispose());
+    return await waiting.soon(start(), (late) => late.dispose());
   } finally {
     waiting.end();
   }

@@ -2,6 +2,8 @@
  * Tasks, and batches of them. A task is plain data that needs nothing but its own bytes, so that batches can be sent to any worker. Small
  * tasks travel together, so that a model of many small tensors takes few messages.
  */
+
+import type { Note } from '../core/note.js';
 import {
   type ByteRuns,
   type Form,
@@ -10,6 +12,8 @@ import {
   tileElements,
   type ValueRange,
 } from '../formats/codecs/codec.js';
+import type { ByteSource } from '../formats/files/bytes.js';
+import type { ByteSink } from '../formats/files/sink.js';
 import type { ColumnOrder } from '../formats/format.js';
 
 /** The file of input parts that hold zeros. */
@@ -255,4 +259,24 @@ export class BatchLimit {
     this.#tasks = 0;
     this.#elements = 0;
   }
+}
+
+/** Carries out batches. */
+export interface TileRunner {
+  /** Batches to start before waiting for the first one. */
+  readonly concurrency: number;
+  /** A note for the report, such as the reason why there are no workers. */
+  readonly note?: Note;
+  /** @throws TaskError */
+  run(batch: Batch): Promise<BatchResult>;
+  /** Takes back the output of a batch, whose memory is reused. */
+  recycle(output: ArrayBuffer): void;
+  /** Ends all work, and rejects pending promises with the reason. Safe to call twice. */
+  dispose(reason?: unknown): void;
+}
+
+/** The files that batches read and write. */
+export interface WorkFiles {
+  readonly sources: readonly ByteSource[];
+  readonly sinks: readonly Pick<ByteSink, 'reference'>[];
 }

@@ -5,10 +5,17 @@ import { type ReadBytes, readerOf, type WriteBytes, writerOf } from '../formats/
 import type { JobHandler, SendData } from '../workers/serve.js';
 import { fileOutput, memoryOutput } from './batch-output.js';
 import { type GivenBytes, InputReader } from './input-reader.js';
-import { type LastRanges, unpackBatch } from './packed-batch.js';
 import { type BatchResult, inputPartsOf, TaskError } from './task.js';
 import { TileConverter } from './tile-converter.js';
-import type { BatchBytes, BatchFailure, OpenedFiles, TakenBytes, TileJob } from './tile-jobs.js';
+import {
+  type BatchBytes,
+  type BatchFailure,
+  type LastRanges,
+  type OpenedFiles,
+  type TakenBytes,
+  type TileJob,
+  unpackBatch,
+} from './tile-jobs.js';
 
 /** Bytes of a batch as they arrive. */
 class Received implements GivenBytes {

@@ -5,20 +5,19 @@
 import { errorFrom, ScalepointError } from '../core/errors.js';
 import { isBuffer } from '../core/realms.js';
 import { type PoolOptions, WorkerPool } from '../workers/worker-pool.js';
-import { CacheOwners } from './cache-owners.js';
 import { Feed } from './feed.js';
-import { type LastRanges, packBatch } from './packed-batch.js';
-import { type Batch, type BatchResult, TaskError } from './task.js';
+import { CacheOwners } from './input-cache.js';
+import { type Batch, type BatchResult, TaskError, type TileRunner, type WorkFiles } from './task.js';
 import {
   type BatchBytes,
   type BatchFailure,
-  isBatchFailure,
+  isBatchAnswer,
   isOpenedFiles,
-  isResult,
+  type LastRanges,
+  packBatch,
   type TakenBytes,
   type TileJob,
 } from './tile-jobs.js';
-import type { TileRunner, WorkFiles } from './tile-runner.js';
 
 /** A batch and its promise. */
 interface PendingBatch {
@@ -132,7 +131,7 @@ export class TileWorkers implements TileRunner {
     const number = seat.next++;
     const count = tasks.length;
     const writes = seat.writes ? asked : undefined;
-    const expected = { tasks: count, outputBytes, written: writes !== undefined };
+    const expected = { tasks: count, outputBytes, isWritten: writes !== undefined };
     const spare = writes === undefined ? this.#spare.pop() : undefined;
     let isOver = false;
     const end = (settle: () => void) => {
@@ -148,7 +147,7 @@ export class TileWorkers implements TileRunner {
       to: 'tiles',
       job,
       transfer: spare === undefined ? [] : [spare],
-      isAnswer: (answer): answer is BatchResult | BatchFailure => isBatchFailure(answer) || isResult(expected, answer),
+      isAnswer: (answer): answer is BatchResult | BatchFailure => isBatchAnswer(expected, answer),
     });
     answered.then(
       (answer) =>

@@ -17,7 +17,7 @@ import { codecOf, float32Form } from '../formats/codecs/registry.js';
 import type { LogicalTensor, PlannedTensor } from '../formats/format.js';
 import { isKeptFor } from '../formats/reason.js';
 import type { WeightMoments } from '../formats/statistics.js';
-import { CachedRectangles } from './cached-rectangles.js';
+import { type CachedRectangle, cachedRectangles, takeCached } from './input-cache.js';
 import { gridOf, rectangleInput } from './rectangle-input.js';
 import {
   type CachedRows,
@@ -102,60 +102,6 @@ function patternOf({ source, form: whole, parts }: PlannedTensor, cut: TileCut):
   return { rectangle, pieceRows, ranges, form, reads, measures, sourceBytes, inputs, outputs };
 }
 
-/** The parts of stored tensors that a tile reads. */
-function inputFor({ source }: PlannedTensor, { rectangle, reads, inputs }: TilePattern): TileInput {
-  if (reads === false) return { form: source.form, parts: [] };
-  if (source.gathered !== undefined) return rectangleInput(source, rectangle);
-  // Written out because object spread is the slowest part of cutting small tensors.
-  const parts = inputs.map(({ role, offset, bytes, count, stride }, i) => {
-    const { file, byteOffset } = (source.parts[i] as (typeof source.parts)[number]).tensor;
-    return { role, file, begin: byteOffset + offset, bytes, count, stride };
-  });
-  return { form: source.form, parts };
-}
-
-/** The tile of a pattern in a tensor. */
-function tileOf(
-  tensor: PlannedTensor,
-  index: number,
-  pattern: TilePattern,
-  places: readonly OutputPlace[],
-  moments: TileInput | undefined,
-  refuses: EncodeTask['refuses'],
-  cached?: CachedRows,
-): TileStep {
-  const { source } = tensor;
-  const { rectangle, pieceRows, ranges, form, measures, sourceBytes } = pattern;
-  const { rows, columns } = rectangle;
-  const inputs = [inputFor(tensor, pattern)] as const;
-  let task: TileStep['task'];
-  if (moments !== undefined) {
-    const { damping, order } = tensor.feedback ?? {};
-    const judges = tensor.feedback === undefined;
-    task = {
-      kind: 'encode',
-      rows,
-      columns,
-      inputs: [...inputs, moments],
-      damping,
-      order,
-      judges,
-      to: form,
-      outputs: [],
-      measures,
-      pieceRows,
-    };
-  } else if (ranges === undefined) {
-    task = { kind: 'encode', rows, columns, inputs, to: form, outputs: [], measures, refuses, pieceRows };
-  } else task = { kind: 'encode', rows, columns, inputs, to: form, outputs: [], measures, ranges, cached };
-  const destinations = pattern.outputs.map(({ role, offset, bytes, count, stride }): Destination => {
-    const place = places.find((candidate) => candidate.role === role);
-    if (place === undefined) throw new Error(`the plan has no place for the ${role} of ${source.name}`);
-    return { role, file: place.file, position: place.at + offset, bytes, count, stride, into: place.into };
-  });
-  return { kind: 'tile', tensor, index, task, destinations, sourceBytes, rectangle };
-}
-
 const isSameList = <T>(a: readonly T[], b: readonly T[]) => a.length === b.length && a.every((x, i) => x === b[i]);
 
 /** True if a file is far away, so that each separate read is slow. */
@@ -169,39 +115,93 @@ function momentsInput({ byteOffset, heldBackOffset, columns }: WeightMoments, fi
   return { form: float32Form, parts: [part('data', byteOffset), ...heldBack] };
 }
 
+/** Options of a `TileCutter`. */
+interface CutterOptions {
+  readonly isFar?: IsFar | undefined;
+  /** Index of the plan's `moments` among the files. Undefined: rounding has no error feedback. */
+  readonly momentsFile: number | undefined;
+  /** True: also measures the errors of outputs where rounding has no feedback. */
+  readonly judges?: boolean;
+  /** True: NaN and infinities are problems of tensors that stay floats and that no rule keeps. */
+  readonly refuses?: boolean | undefined;
+}
+
 /** Cuts tensors into tiles. */
 export class TileCutter {
-  readonly #isFar: IsFar;
-  readonly #dataFile: number | undefined;
-  readonly #judges: boolean;
-  readonly #refuses: boolean;
+  readonly #options: CutterOptions;
   /** Ranges that other tensors may share. */
   readonly #ranges = new Map<LogicalTensor, ValueRange>();
   /** The last tensor that was one tile. Models often hold many consecutive tensors of the same shape. */
   #last: { readonly tensor: PlannedTensor; readonly roles: readonly Role[]; readonly pattern: TilePattern } | undefined;
 
-  /**
-   * @param dataFile index of the plan's `data` among the files. Undefined: rounding passes no errors on.
-   * @param judges true: also measures the errors of outputs where rounding passes none on
-   * @param refuses true: NaN and infinities are problems of tensors that stay floats and that no rule keeps
-   */
-  constructor(isFar: IsFar, dataFile?: number, judges = false, refuses = false) {
-    this.#isFar = isFar;
-    this.#dataFile = dataFile;
-    this.#judges = judges;
-    this.#refuses = refuses;
+  constructor(options: CutterOptions) {
+    this.#options = options;
   }
 
-  #refusesIn({ form, kept, infinities }: PlannedTensor): EncodeTask['refuses'] {
-    if (!this.#refuses || codecOf(form).isPlain !== true || isKeptFor('rule', kept)) return undefined;
-    return infinities ? 'nan' : 'nonFinite';
-  }
-
-  #momentsOf({ feedback, moments, parts }: PlannedTensor, { rectangle }: TilePattern): TileInput | undefined {
-    if (this.#dataFile === undefined) return undefined;
-    if (feedback !== undefined) return momentsInput(feedback, this.#dataFile);
-    const isWhole = parts.length === 1 && rectangle.columns === moments?.columns;
-    return this.#judges && isWhole ? momentsInput(moments, this.#dataFile) : undefined;
+  /** The tile of a pattern in a tensor. */
+  #tileOf(
+    tensor: PlannedTensor,
+    index: number,
+    pattern: TilePattern,
+    places: readonly OutputPlace[],
+    cached?: CachedRows,
+  ): TileStep {
+    const { source, feedback, moments } = tensor;
+    const { rectangle, pieceRows, ranges, form, reads, measures, sourceBytes } = pattern;
+    const { rows, columns } = rectangle;
+    // Find the parts of stored tensors that the tile reads.
+    let input: TileInput = { form: source.form, parts: [] };
+    if (reads !== false && source.gathered !== undefined) input = rectangleInput(source, rectangle);
+    else if (reads !== false) {
+      // Written out because object spread is the slowest part of cutting small tensors.
+      const parts = pattern.inputs.map(({ role, offset, bytes, count, stride }, i) => {
+        const { file, byteOffset } = (source.parts[i] as (typeof source.parts)[number]).tensor;
+        return { role, file, begin: byteOffset + offset, bytes, count, stride };
+      });
+      input = { form: source.form, parts };
+    }
+    // Add the moments of its inputs.
+    const { momentsFile, judges, refuses } = this.#options;
+    const isWhole = tensor.parts.length === 1 && columns === moments?.columns;
+    const weighed = feedback ?? (judges && isWhole ? moments : undefined);
+    let task: TileStep['task'];
+    if (momentsFile !== undefined && weighed !== undefined) {
+      const { damping, order } = feedback ?? {};
+      const inputs = [input, momentsInput(weighed, momentsFile)] as const;
+      task = {
+        kind: 'encode',
+        rows,
+        columns,
+        inputs,
+        damping,
+        order,
+        judges: feedback === undefined,
+        to: form,
+        outputs: [],
+        measures,
+        pieceRows,
+      };
+    } else if (ranges === undefined) {
+      const isChecked = refuses && codecOf(tensor.form).isPlain === true && !isKeptFor('rule', tensor.kept);
+      const refused = isChecked ? (tensor.infinities ? 'nan' : 'nonFinite') : undefined;
+      task = {
+        kind: 'encode',
+        rows,
+        columns,
+        inputs: [input],
+        to: form,
+        outputs: [],
+        measures,
+        refuses: refused,
+        pieceRows,
+      };
+    } else task = { kind: 'encode', rows, columns, inputs: [input], to: form, outputs: [], measures, ranges, cached };
+    const destinations = pattern.outputs.map(({ role, offset, bytes, count, stride }): Destination => {
+      const place = places.find((candidate) => candidate.role === role);
+      if (place === undefined) throw new Error(`the plan has no place for the ${role} of ${source.name}`);
+      return { role, file: place.file, position: place.at + offset, bytes, count, stride, into: place.into };
+    });
+    return { kind: 'tile', tensor, index, task, destinations, sourceBytes, rectangle };
   }
 
   /** The only tile of a tensor, if the tensor is like the last one; else undefined. */
@@ -218,42 +218,33 @@ export class TileCutter {
       isSameForm(tensor.source.form, source.form) &&
       isSameList(tensor.source.shape, source.shape) &&
       isSameList(roles, this.#last.roles);
-    return isLike
-      ? tileOf(
-          tensor,
-          index,
-          this.#last.pattern,
-          places,
-          this.#momentsOf(tensor, this.#last.pattern),
-          this.#refusesIn(tensor),
-        )
-      : undefined;
+    return isLike ? this.#tileOf(tensor, index, this.#last.pattern, places) : undefined;
   }
 
   /** A range that holds those of the tensors that share it. */
   *#withOthers(
     tensor: PlannedTensor,
     roles: readonly Role[],
-    own: ValueRange,
+    range: ValueRange,
   ): Generator<QuestionStep, ValueRange, Reply | undefined> {
-    this.#ranges.set(tensor.source, own);
-    let [low, high] = own;
+    this.#ranges.set(tensor.source, range);
+    let [low, high] = range;
     for (const other of tensor.sharesRangeWith ?? []) {
-      let range = this.#ranges.get(other);
-      if (range === undefined) {
+      let found = this.#ranges.get(other);
+      if (found === undefined) {
         const grid = codecOf(other.form).grid(other.shape, other.form);
         const { value: cut } = codecOf(tensor.form).cuts(other.shape, tensor.form, roles, grid).next();
         if (cut?.kind !== 'range') throw new Error(`${other.name} has no range to share`);
-        range = (yield {
+        found = (yield {
           kind: 'question',
           tensor: { ...tensor, source: other },
           cut,
           requests: undefined,
         }) as ValueRange;
-        this.#ranges.set(other, range);
+        this.#ranges.set(other, found);
       }
-      low = Math.min(low, range[0]);
-      high = Math.max(high, range[1]);
+      low = Math.min(low, found[0]);
+      high = Math.max(high, found[1]);
     }
     return [low, high];
   }
@@ -264,18 +255,22 @@ export class TileCutter {
     const { prepare } = given.source;
     const tensor = prepare === undefined ? given : yield* prepare(given);
     const { source, form } = tensor;
-    const prefersWide = source.parts.some(({ tensor: { file } }) => this.#isFar(file));
-    const stored = { ...gridOf(source), prefersWide };
-    const cuts = codecOf(form).cuts(source.shape, form, roles, stored);
+    const prefersWide = source.parts.some(({ tensor: { file } }) => this.#options.isFar?.(file));
+    const cuts = codecOf(form).cuts(source.shape, form, roles, { ...gridOf(source), prefersWide });
     // Cache inputs only if a later tile reads them again.
-    const cache = roles.includes(tensor.parts[0]?.role as Role) ? new CachedRectangles(tensor) : undefined;
+    const isReadAgain = roles.includes(tensor.parts[0]?.role as Role);
+    const cached: CachedRectangle[] = [];
     let count = 0;
     let reply: Reply | undefined;
     for (;;) {
       const { value: cut, done } = cuts.next(reply);
       if (done) return;
       if (cut.kind !== 'tile') {
-        reply = yield { kind: 'question', tensor, cut, requests: cache?.add(cut) };
+        const wanted = isReadAgain ? cachedRectangles(source, cut) : [];
+        cached.push(...wanted);
+        const total = wanted.reduce((sum, { bytes }) => sum + bytes, 0);
+        const requests = wanted.length === 0 ? undefined : wanted.map(({ id }) => ({ id, total }));
+        reply = yield { kind: 'question', tensor, cut, requests };
         if (cut.kind === 'range') reply = yield* this.#withOthers(tensor, roles, reply as ValueRange);
         continue;
       }
@@ -285,8 +280,7 @@ export class TileCutter {
       const isOne = count++ === 0 && rows * columns === elementsOf(source.shape);
       const isWhole = isOne && isSameList(cut.roles, roles) && source.gathered === undefined;
       this.#last = isWhole && pattern.ranges === undefined ? { tensor, roles, pattern } : undefined;
-      const cached = cut.reads === false ? undefined : cache?.take(cut);
-      yield tileOf(tensor, index, pattern, places, this.#momentsOf(tensor, pattern), this.#refusesIn(tensor), cached);
+      yield this.#tileOf(tensor, index, pattern, places, cut.reads === false ? undefined : takeCached(cached, cut));
     }
   }
 }

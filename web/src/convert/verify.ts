@@ -3,16 +3,21 @@
  * tensors, and the relations between parts that the format knows.
  */
 
+import { typeError } from '../core/errors.js';
+import { ofType } from '../core/option-problem.js';
 import type { BitCheck } from '../formats/codecs/checks.js';
 import { codecOf } from '../formats/codecs/registry.js';
 import type { ByteSource } from '../formats/files/bytes.js';
+import { Md5 } from '../formats/files/checksums.js';
 import { type ReadStretch, readNeighbors } from '../formats/files/neighbors.js';
 import { type Finding, type LogicalTensor, md5Digits, type OpenModel, type SourceTensor } from '../formats/format.js';
-import type { ModelFormat } from '../formats/registry.js';
+import type { FormatSidecars, ModelFormat } from '../formats/registry.js';
 import { indexOf } from './logical-tensor.js';
-import type { Opened } from './open.js';
+import { type Opened, withModel } from './open.js';
+import { modelCalls, sidecarNames } from './options.js';
 import { TensorProgress } from './progress.js';
-import type { WorkOptions } from './start.js';
+import type { ModelInput } from './recognize.js';
+import { checkOptions, checkWorkOptions, type WorkOptions, withCallbacks } from './work-options.js';
 
 /** The findings about a model. */
 export interface VerifyReport {
@@ -134,7 +139,7 @@ async function checksumFindings({ files, checksums = [] }: OpenModel, reader: Ch
   for (const [i, stated] of checksums.entries()) {
     const source = files[i];
     if (stated === undefined || source === undefined) continue;
-    const sum = new (await import('../formats/files/checksums.js')).Md5();
+    const sum = new Md5();
     for await (const chunk of reader.read(source, 0, source.size)) sum.update(chunk);
     const found = sum.hex();
     if (found === stated.toLowerCase()) continue;
@@ -184,4 +189,25 @@ export async function verifyOpen(
     problems: findings.filter(({ severity }) => severity === 'problem'),
     notes: findings.filter(({ severity }) => severity === 'note'),
   };
+}
+
+/** Options of `verifyModel`. */
+export interface VerifyModelOptions extends FormatSidecars, Pick<WorkOptions, 'onProgress' | 'signal'> {}
+
+/**
+ * Reads all of a model and reports its errors: scales that are NaN or infinite, bits outside of any code, parts that do not fit each other,
+ * a config.json that contradicts the model. Needs no wasm. A file with a wrong header cannot be opened; the error names the mistake.
+ * @example const { problems } = await verifyModel('model.gguf');
+ * @throws what `inspectModel` throws; ScalepointError `CHANGED`; the signal's reason if it was aborted
+ */
+export async function verifyModel(file: ModelInput, options: VerifyModelOptions = {}): Promise<VerifyReport> {
+  checkOptions(options, modelCalls().verifyModel, modelCalls());
+  checkWorkOptions(options as WorkOptions);
+  for (const name of sidecarNames()) {
+    const value = (options as Readonly<Record<string, unknown>>)[name];
+    if (value === undefined || (typeof value === 'object' && value !== null && !Array.isArray(value))) continue;
+    throw typeError(name, ofType('object of a JSON file'), value);
+  }
+  options.signal?.throwIfAborted();
+  return withCallbacks(options, (own) => withModel(file, own, (opened) => verifyOpen(opened, own, own)));
 }

@@ -1,11 +1,34 @@
 /** Checks options that most calls share. Calls may come from JavaScript, so that types are checked as well. */
 import { type CallOptions, checkKeys } from '../core/check.js';
 import { checkFunction, checkWorkers } from '../core/check-workers.js';
-import { typeError } from '../core/errors.js';
-import { checkLoadOptions, loadNames } from '../core/load-options.js';
-import { ofType } from '../core/option-problem.js';
+import { rangeError, typeError } from '../core/errors.js';
+import { checkLoadOptions, type LoadOptions, loadNames } from '../core/load-options.js';
+import { ofType, oneOf, whole } from '../core/option-problem.js';
 import { modelGranularityNames, searchedMembers } from '../core/range.js';
-import type { WorkOptions } from './start.js';
+import type { WorkerLike } from '../core/worker-like.js';
+import type { RunOptions } from '../formats/run.js';
+import type { Progress } from './progress.js';
+
+/** Options about workers, progress and canceling. */
+export interface WorkOptions {
+  /**
+   * Number of workers. With 0, the calling thread does the work. Every number gives the same bytes.
+   * Where workers cannot start, the calling thread does the work, and the report has a note.
+   * @defaultValue one less than the number of processors, at most 8; 0 for small models
+   */
+  readonly workers?: number | undefined;
+  /**
+   * Makes a worker from the file `scalepoint/worker`, for bundlers that do not find it and for pages with Trusted Types.
+   * @defaultValue the file beside this module
+   */
+  readonly worker?: (() => WorkerLike) | undefined;
+  /** Where the large module of the core comes from, and which build of it; as `load()`, but `blocks` is ignored. */
+  readonly core?: LoadOptions | undefined;
+  /** Called when a tensor is done, and in between at most every 50 ms. An error that it throws ends the work, as does a rejected promise. */
+  readonly onProgress?: ((progress: Progress) => void) | undefined;
+  /** Stops the work; the promise is rejected with the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
+}
 
 /** The names of all options about how work is done. */
 export const workNames: readonly string[] = ['workers', 'worker', 'core', 'onProgress', 'signal'];
@@ -42,5 +65,52 @@ export function checkWorkOptions({ workers, worker, core, onProgress, signal }: 
   if (core !== undefined) checkLoadOptions(core, 'core');
   if (signal !== undefined && !(signal instanceof AbortSignal)) {
     throw typeError('signal', ofType('AbortSignal'), signal);
+  }
+}
+
+/**
+ * Calls `use` with options whose `onProgress` may be an async function. If its promise is rejected, the work is aborted with the reason, as
+ * if it had thrown.
+ */
+export async function withCallbacks<
+  Options extends {
+    readonly signal?: AbortSignal | undefined;
+    readonly onProgress?: ((progress: never) => void) | undefined;
+  },
+  T,
+>(options: Options, use: (options: Options) => Promise<T>): Promise<T> {
+  const { signal, onProgress } = options;
+  if (onProgress === undefined) return use(options);
+  const controller = new AbortController();
+  const abort = () => controller.abort(signal?.reason);
+  if (signal?.aborted) abort();
+  signal?.addEventListener('abort', abort, { once: true });
+  const report = (progress: never) => {
+    const returned: unknown = onProgress(progress);
+    const { then } = (returned ?? {}) as Partial<PromiseLike<unknown>>;
+    if (typeof then === 'function') then.call(returned, undefined, (reason: unknown) => controller.abort(reason));
+  };
+  try {
+    return await use({ ...options, signal: controller.signal, onProgress: report });
+  } finally {
+    signal?.removeEventListener('abort', abort);
+  }
+}
+
+/** Checks options for running models. @throws TypeError, RangeError naming the option */
+export function checkRunOptions(run: unknown, names = runNames): void {
+  if (typeof run !== 'object' || run === null) throw typeError('run', ofType('object'), run);
+  checkKeys(run, names, 'run');
+  const { seed, dimensions, layers, backends } = run as RunOptions;
+  if (seed !== undefined && !Number.isSafeInteger(seed)) throw rangeError('run.seed', whole(), seed);
+  if (layers !== undefined && typeof layers !== 'boolean') throw typeError('run.layers', ofType('boolean'), layers);
+  if (backends !== undefined && !Array.isArray(backends)) throw typeError('run.backends', ofType('array'), backends);
+  for (const [i, backend] of (backends ?? []).entries()) {
+    const isOwn = typeof backend === 'object' && backend !== null && typeof backend.run === 'function';
+    if (!isOwn && backend !== 'wasm' && backend !== 'webgpu')
+      throw rangeError(`run.backends[${i}]`, oneOf(['wasm', 'webgpu']), backend);
+  }
+  for (const [name, size] of Object.entries(dimensions ?? {})) {
+    if (!Number.isSafeInteger(size) || size < 0) throw rangeError(`run.dimensions.${name}`, whole(0), size);
   }
 }

@@ -1,20 +1,15 @@
 /** Writes the result of a plan into sinks. */
-
 import type { ErrorMeasures } from '../core/measure.js';
-import type { Waiting } from '../core/waiting.js';
 import { elementsOf } from '../formats/codecs/elements.js';
 import type { ByteSource } from '../formats/files/bytes.js';
+import { Md5 } from '../formats/files/checksums.js';
 import type { ByteSink } from '../formats/files/sinks.js';
 import type { FilePlan, PlannedTensor } from '../formats/format.js';
-import type { BatchWrite } from './batches.js';
-import type { Checksums } from './checksums.js';
-import { runSteps, type StartedBatch } from './engine.js';
-import { storedBytes } from './logical-tensor.js';
+import { runSteps } from './engine.js';
+import { storedBytes, tensorError } from './logical-tensor.js';
 import { type Progress, TensorProgress } from './progress.js';
 import { stepsOf } from './steps.js';
-import type { BatchResult } from './task.js';
-import { tensorError } from './tensor-errors.js';
-import type { TileRunner } from './tile-runner.js';
+import type { TileRunner } from './task.js';
 
 /** A plan, its files, and the runner for it. */
 export interface WriteWork {
@@ -28,69 +23,9 @@ export interface WriteWork {
   readonly onProgress?: ((progress: Progress) => void) | undefined;
 }
 
-/** Indices of the tensors without tiles: empty tensors, and those that are copied together with the bytes around them. */
-function* withoutTiles({ tensors, files }: FilePlan): Generator<number, void> {
-  const placed = new Uint8Array(tensors.length);
-  for (const { segments } of files) for (const part of segments) if ('tensor' in part) placed[part.tensor] = 1;
-  for (const [i, { source }] of tensors.entries()) if (placed[i] === 0 || storedBytes(source) === 0) yield i;
-}
-
 /** True if bytes of a plan have to pass the calling thread in the order of positions, for checksums of its files. */
 export function hasChecksums(plan: FilePlan): boolean {
   return plan.files.some(({ segments }) => segments.some((segment) => 'md5' in segment));
-}
-
-/** The checksums of a plan. Few results have any, so that their code is loaded with the first one. */
-async function checksumsFor(plan: FilePlan): Promise<Checksums | undefined> {
-  return hasChecksums(plan) ? new (await import('./checksums.js')).Checksums(plan) : undefined;
-}
-
-/** Writes the output of batches. */
-class PlanWriter {
-  readonly #sinks: readonly ByteSink[];
-  readonly #runner: TileRunner;
-  /** Where each sink that takes no positions ends so far. */
-  readonly #ends = new Map<ByteSink, number>();
-  readonly #checksums: Checksums | undefined;
-
-  constructor({ sinks, runner }: WriteWork, checksums: Checksums | undefined) {
-    this.#sinks = sinks;
-    this.#runner = runner;
-    this.#checksums = checksums;
-  }
-
-  /** Writes the output of a batch, and its known bytes. */
-  async write(batch: StartedBatch, { output, written = false }: BatchResult, waiting: Waiting): Promise<void> {
-    if (written) return;
-    const [first] = batch.known;
-    const isAlone = batch.tiles.length === 0 && batch.known.length === 1;
-    const bytes = isAlone && first !== undefined ? first.bytes : new Uint8Array(output);
-    // Fill memory first, because held parts may be known bytes of the same batch.
-    for (const { into, position, offset, bytes: count } of batch.writes) {
-      into?.set(bytes.subarray(offset, offset + count), position);
-    }
-    if (!isAlone) for (const known of batch.known) bytes.set(known.bytes, known.offset);
-    for (const write of batch.writes) if (write.into === undefined) await this.#writeBytes(write, bytes, waiting);
-    if (batch.tiles.length > 0 && !this.#sinks.some(({ retains }) => retains)) this.#runner.recycle(output);
-  }
-
-  async #writeBytes(
-    { file, position, offset, bytes, tile }: BatchWrite,
-    output: Uint8Array<ArrayBuffer>,
-    { soon }: Waiting,
-  ): Promise<void> {
-    const sink = this.#sinks[file] as ByteSink;
-    const end = this.#ends.get(sink) ?? 0;
-    const isSummed = this.#checksums?.add(file, output.subarray(offset, offset + bytes));
-    if (!(sink.positional && !isSummed) && position !== end)
-      throw new Error(`bytes for ${position} came when ${end} was the end`);
-    this.#ends.set(sink, position + bytes);
-    try {
-      await soon(sink.write(position, output.subarray(offset, offset + bytes)));
-    } catch (error) {
-      throw tile === undefined ? error : tensorError(error, tile.tensor, []);
-    }
-  }
 }
 
 /**
@@ -100,35 +35,78 @@ class PlanWriter {
  */
 export async function writePlan(work: WriteWork): Promise<(ErrorMeasures | undefined)[]> {
   const { plan, files, sinks, runner, signal, onProgress } = work;
-  const { tensors } = plan;
+  const { tensors, moments } = plan;
   const sequential = hasChecksums(plan) || sinks.some(({ positional }) => !positional);
-  const reported = (index: number) => {
-    const { source, kept } = tensors[index] as PlannedTensor;
-    return {
-      phase: kept === undefined ? 'quantize' : 'copy',
-      tensor: source.name,
-      bytes: storedBytes(source),
-    } as const;
-  };
-  const progress = new TensorProgress(tensors.length, reported, onProgress);
-  const checksums = await checksumsFor(plan);
-  const writer = new PlanWriter(work, checksums);
+  const progress = new TensorProgress(
+    tensors.length,
+    (index) => {
+      const { source, kept } = tensors[index] as PlannedTensor;
+      return { phase: kept === undefined ? 'quantize' : 'copy', tensor: source.name, bytes: storedBytes(source) };
+    },
+    onProgress,
+  );
+  // Collect the files with a checksum, and the tensors with tiles: not those that are copied together with the bytes around them.
+  const checksums = new Map<number, Md5>();
+  const hasTiles = new Uint8Array(tensors.length);
+  for (const { segments } of plan.files) {
+    for (const segment of segments) {
+      if ('md5' in segment) checksums.set(segment.md5, new Md5());
+      else if ('tensor' in segment) hasTiles[segment.tensor] = 1;
+    }
+  }
+  // Where each sink that takes no positions ends so far.
+  const ends = sinks.map(() => 0);
+  const retains = sinks.some((sink) => sink.retains);
   const sums = await runSteps({
-    steps: stepsOf(
-      plan,
+    steps: stepsOf(plan, {
       sequential,
-      (file) => files[file]?.isFar === true,
-      plan.moments === undefined ? undefined : files.length - 1,
-    ),
+      isFar: (file) => files[file]?.isFar === true,
+      momentsFile: moments === undefined ? undefined : files.length - 1,
+    }),
     tensors: tensors.length,
     files,
     runner,
     progress,
     signal,
-    take: (batch, result, waiting) => writer.write(batch, result, waiting),
+    async take({ tiles, known, writes }, { output, written = false }, { soon }) {
+      if (written) return;
+      const [first] = known;
+      const isAlone = tiles.length === 0 && known.length === 1;
+      const memory = isAlone && first !== undefined ? first.bytes : new Uint8Array(output);
+      // Fill memory first, because held parts may be known bytes of the same batch.
+      for (const { into, position, offset, bytes } of writes)
+        into?.set(memory.subarray(offset, offset + bytes), position);
+      if (!isAlone) for (const { bytes, offset } of known) memory.set(bytes, offset);
+      for (const { file, position, offset, bytes, tile, into } of writes) {
+        if (into !== undefined) continue;
+        const sink = sinks[file] as ByteSink;
+        const part = memory.subarray(offset, offset + bytes);
+        const checksum = checksums.get(file);
+        checksum?.update(part);
+        if ((!sink.positional || checksum !== undefined) && position !== ends[file])
+          throw new Error(`bytes for ${position} came when ${ends[file]} was the end`);
+        ends[file] = position + bytes;
+        try {
+          await soon(sink.write(position, part));
+        } catch (error) {
+          throw tile === undefined ? error : tensorError(error, tile.tensor, []);
+        }
+      }
+      if (tiles.length > 0 && !retains) runner.recycle(output);
+    },
   });
-  await checksums?.write(sinks);
-  for (const i of withoutTiles(plan)) progress.add(i, storedBytes((tensors[i] as PlannedTensor).source));
+  // Write the checksums, which are known only now.
+  const digits = new Map([...checksums].map(([file, sum]) => [file, new TextEncoder().encode(sum.hex())]));
+  for (const [file, { segments }] of plan.files.entries()) {
+    for (const segment of segments) {
+      const found = 'md5' in segment ? digits.get(segment.md5) : undefined;
+      if (found !== undefined) await (sinks[file] as ByteSink).write(segment.at, found);
+    }
+  }
+  for (const [i, { source }] of tensors.entries()) {
+    const bytes = storedBytes(source);
+    if (hasTiles[i] === 0 || bytes === 0) progress.add(i, bytes);
+  }
   signal?.throwIfAborted();
   return sums.measures(tensors);
 }

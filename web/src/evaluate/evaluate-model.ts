@@ -1,11 +1,9 @@
 /** `evaluateModel`: judges a language model on texts. */
 
-import { withCallbacks } from '../convert/callbacks.js';
-import { checkRunOptions } from '../convert/compare-models.js';
 import { type Opened, withModel } from '../convert/open.js';
 import { modelCalls } from '../convert/options.js';
 import type { ModelInput } from '../convert/recognize.js';
-import { checkOptions } from '../convert/work-options.js';
+import { checkOptions, checkRunOptions, withCallbacks } from '../convert/work-options.js';
 import { typeError } from '../core/errors.js';
 import { imported } from '../core/imported.js';
 import { mention, ofType } from '../core/option-problem.js';

@@ -2,8 +2,8 @@
 
 import type { Opened } from '../convert/open.js';
 import type { DataProgress } from '../convert/progress.js';
-import type { WorkOptions } from '../convert/start.js';
-import { checkWorkOptions } from '../convert/work-options.js';
+
+import { checkWorkOptions, type WorkOptions } from '../convert/work-options.js';
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { ofType, whole } from '../core/option-problem.js';
 import { show } from '../core/show.js';

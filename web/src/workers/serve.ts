@@ -3,7 +3,7 @@ import { errorData } from '../core/errors.js';
 import { instantiateCore } from '../core/load.js';
 import type { Core } from '../core/memory.js';
 import { nodeModule } from '../core/node.js';
-import type { WorkerReply, WorkerRequest } from './messages.js';
+import type { WorkerReply, WorkerRequest } from './worker-pool.js';
 
 /** Carries out the jobs of one kind. */
 export interface JobHandler {
