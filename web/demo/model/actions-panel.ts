@@ -1,13 +1,15 @@
-// Panel of the buttons that save or stop, and of their progress.
+// Panels that save, show the progress, and say how to use the result.
 import type { QuantizeModelResult } from 'scalepoint/model';
 import { converters, noteText } from '../../src/tooling.js';
 import { copy, download } from '../shared/copy.js';
-import { byId, html, setText } from '../shared/dom.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { sentence } from '../shared/problems.js';
+import { html, remembered, type TemplateResult } from '../shared/template.js';
 import { formatFor, infoOf, outputName } from './choice.js';
 import { pageWords } from './controls.js';
-import { isSaving, quantizedFile, reportOf, type State } from './state.js';
+import type { Runner } from './run.js';
+import type { ModelSession } from './session.js';
+import { isSaving, type OpenState, quantizedFile, reportOf } from './state.js';
 import { csvOf, formatSeconds } from './wording.js';
 import { savingWorkers } from './workers.js';
 
@@ -15,8 +17,8 @@ import { savingWorkers } from './workers.js';
 const workerBytes = 64 * 2 ** 20;
 
 /** Estimated time and memory of saving. */
-function expectation({ model, plan, expectedSeconds }: State): string {
-  if (model === undefined || plan === undefined) return '';
+function expectation({ model, plan, expectedSeconds }: OpenState): string {
+  if (plan === undefined) return '';
   const hasFiles = 'storage' in navigator && 'getDirectory' in navigator.storage;
   const sizes = model.files.reduce((sum, { size }) => sum + size, 0);
   // A small model never fills the memory of a worker.
@@ -26,16 +28,12 @@ function expectation({ model, plan, expectedSeconds }: State): string {
 }
 
 /** Name of the result, saved or planned. */
-function resultNameOf({ run, model, choice }: State): string {
-  if (run.kind === 'saved') return run.name;
-  return model === undefined || choice === undefined
-    ? 'model'
-    : outputName(model.name, formatFor(model, choice.to), choice);
-}
+const resultName = ({ run, model, choice }: OpenState) =>
+  run.kind === 'saved' ? run.name : outputName(model.name, formatFor(model, choice.to), choice);
 
 /** One line about the run. */
-function statusOf(state: State): string {
-  const { run, plan, model, choice } = state;
+function runText(state: OpenState): string {
+  const { run, plan } = state;
   switch (run.kind) {
     case 'asking':
       return 'Where should it go?';
@@ -49,31 +47,8 @@ function statusOf(state: State): string {
       return `${formatBytes(run.bytesDone)} of ${formatBytes(run.bytesTotal)}${left} · ${run.tensor}`;
     }
     default:
-      return plan === undefined || model === undefined || choice === undefined ? '' : resultNameOf(state);
+      return plan === undefined ? '' : resultName(state);
   }
-}
-
-const json = (value: unknown) => new Blob([`${JSON.stringify(value, null, 2)}\n`], { type: 'application/json' });
-const stemOf = (name: string) => name.replace(/\.[^.]*$/, '');
-
-/** Next steps with the file: programs that read it, and how. */
-function readersOf({ model, choice, plan }: State, name: string): Node[] {
-  if (model === undefined || choice === undefined) return [];
-  const format = formatFor(model, choice.to);
-  const conversion = converters().find(({ from, result }) => from.includes(model.format) && result === format);
-  const { architecture } = plan ?? {};
-  const own = architecture === undefined ? undefined : conversion?.readers?.(architecture, name);
-  return (own ?? infoOf(format).readers?.(choice.to, name) ?? []).map(({ program, code, needs }) => {
-    const button = html('button', { type: 'button', 'aria-label': `Copy the code for ${program}` }, 'Copy');
-    button.addEventListener('click', () => void copy(code, 'Code'));
-    return html(
-      'div',
-      { class: 'reader' },
-      html('h3', {}, program),
-      ...(needs === undefined ? [] : [html('p', { class: 'hint' }, needs)]),
-      html('div', { class: 'reader-code' }, html('pre', { class: 'snippet wrap' }, html('code', {}, code)), button),
-    );
-  });
 }
 
 /** One sentence about a file that is quantized already. */
@@ -85,19 +60,54 @@ function quantizedText({ types, canAgain }: NonNullable<ReturnType<typeof quanti
     : `${so}start from the model in floats to make another size.`;
 }
 
-/** Tensors that the visitor kept, and the bytes that this adds. */
-function drawKept({ choice, plan, run }: State): void {
-  const names = [...(choice?.kept ?? [])];
-  const line = byId('model-kept', HTMLElement);
-  const hadFocus = line.contains(document.activeElement);
-  line.hidden = names.length === 0;
-  const others = names.length === 1 ? '' : ` and ${formatMany(names.length - 1, 'other')}`;
-  setText(byId('model-kept-words', HTMLElement), names.length === 0 ? '' : `Kept by you: ${names.at(-1)}${others}`);
-  const undo = byId('model-undo', HTMLButtonElement);
-  undo.disabled = plan === undefined || isSaving(run);
-  undo.setAttribute('aria-label', `Undo: convert ${names.at(-1) ?? ''}`);
-  if (line.hidden && hadFocus) byId('model-run', HTMLElement).focus({ preventScroll: true });
+const findQuantized = remembered(
+  (model: OpenState['model'], plan: OpenState['plan'], offers: OpenState['offers'], isQuantized: boolean) =>
+    quantizedFile({ model, plan, offers, isQuantized }),
+);
+
+/** The size of the result, the button that makes it, and the progress. */
+export function saveView(state: OpenState, session: ModelSession, runner: Runner): TemplateResult {
+  const { run, plan, choice, model, offers, isQuantized } = state;
+  const { totals } = plan ?? {};
+  const works = isSaving(run);
+  const isIdle = totals !== undefined && totals.quantized + totals.cast === 0;
+  const quantized = works || run.kind === 'saved' ? undefined : findQuantized(model, plan, offers, isQuantized);
+  const idleText = quantized === undefined ? 'Nothing to convert with these settings.' : quantizedText(quantized);
+  const facts = totals && [
+    `${formatBytes(totals.bytesBefore)} now`,
+    `${totals.ratio.toFixed(2)} × smaller`,
+    `${totals.bitsPerWeight.toFixed(2)} bits a weight`,
+    `${formatMany(totals.bytesAfter, 'byte')} exactly`,
+  ];
+  // Tensors that the visitor kept.
+  const kept = [...choice.kept];
+  const others = kept.length === 1 ? '' : ` and ${formatMany(kept.length - 1, 'other')}`;
+  return html`
+    <div class="save">
+      <p class="save-size"><data id="model-size" value=${totals?.bytesAfter ?? ''}>${totals === undefined ? '' : formatBytes(totals.bytesAfter)}</data></p>
+      <p class="hint" id="model-totals">${facts?.join(' · ') ?? ''}</p>
+      <div class="kept-line" id="model-kept" ?hidden=${kept.length === 0}>
+        <p class="hint" id="model-kept-words">${kept.length === 0 ? '' : `Kept by you: ${kept.at(-1)}${others}`}</p>
+        <button type="button" class="small" id="model-undo" data-next="#model-run" aria-label="Undo: convert ${kept.at(-1) ?? ''}"
+          ?disabled=${plan === undefined || works} @click=${() => session.undoKeep()}>Undo</button>
+      </div>
+      <div class="save-row">
+        <button type="button" class="primary big" id="model-run" data-next="#model-cancel" ?hidden=${works} ?disabled=${plan === undefined || isIdle}
+          @click=${() => void runner.start()}>Quantize and save</button>
+        <button type="button" class="big" id="model-cancel" data-next="#model-run" ?hidden=${!works} @click=${() => runner.cancel()}>Cancel</button>
+      </div>
+      <progress id="model-progress" max="1" value=${run.kind === 'running' ? run.bytesDone / Math.max(1, run.bytesTotal) : 0} aria-label="Progress" ?hidden=${!works}></progress>
+      <p class="save-status" id="model-status">${quantized !== undefined || (isIdle && !works) ? idleText : runText(state)}</p>
+      <button type="button" id="model-again" data-next="#model-run" ?hidden=${!quantized?.canAgain} @click=${() => session.quantizeAgain()}>Quantize it again</button>
+      <p class="hint" id="model-expectation">${works || isIdle ? '' : expectation(state)}</p>
+    </div>`;
 }
+
+/** The notes of the plan as sentences. */
+export const notesText = ({ plan }: OpenState): string =>
+  plan?.notes.map((note) => sentence(noteText(note, pageWords))).join(' ') ?? '';
+
+const json = (value: unknown) => new Blob([`${JSON.stringify(value, null, 2)}\n`], { type: 'application/json' });
 
 /** The file with which older loaders of GPTQ and AWQ find the settings of codes. */
 function settingsFile({ quantizeConfig, quantConfig }: QuantizeModelResult) {
@@ -105,96 +115,59 @@ function settingsFile({ quantizeConfig, quantConfig }: QuantizeModelResult) {
   return quantConfig && { name: 'quant_config.json', content: quantConfig };
 }
 
-/** Sets up saving: the button, the progress, and the next steps. */
-export function startActions(
-  events: { start(): void; cancel(): void; again(): void; undoKeep(): void },
-  current: () => State,
-) {
-  const run = byId('model-run', HTMLButtonElement);
-  const cancel = byId('model-cancel', HTMLButtonElement);
-  const bar = byId('model-progress', HTMLProgressElement);
-  run.addEventListener('click', events.start);
-  cancel.addEventListener('click', events.cancel);
-  const again = byId('model-again', HTMLButtonElement);
-  again.addEventListener('click', () => {
-    events.again();
-    run.focus({ preventScroll: true });
-  });
-  byId('model-undo', HTMLButtonElement).addEventListener('click', events.undoKeep);
-  byId('model-config', HTMLButtonElement).addEventListener('click', () => {
-    const { run: state } = current();
-    if (state.kind === 'saved') download(json(state.result.config), 'config.json');
-  });
-  byId('model-settings', HTMLButtonElement).addEventListener('click', () => {
-    const { run: state } = current();
-    const file = state.kind === 'saved' ? settingsFile(state.result) : undefined;
-    if (file !== undefined) download(json(file.content), file.name);
-  });
-  const onReport = (
-    id: string,
-    extension: string,
-    blobOf: (report: NonNullable<ReturnType<typeof reportOf>>) => Blob,
-  ) =>
-    byId(id, HTMLButtonElement).addEventListener('click', () => {
-      const state = current();
-      const report = reportOf(state);
-      if (report !== undefined) download(blobOf(report), `${stemOf(resultNameOf(state))}.report.${extension}`);
-    });
-  onReport('model-json', 'json', json);
-  onReport('model-csv', 'csv', ({ tensors }) => new Blob([csvOf(tensors)], { type: 'text/csv' }));
+/** How to use the result. It has its room while the file is written, so that nothing moves at the end. */
+export function savedView(state: OpenState): TemplateResult {
+  const { run, model, choice, plan } = state;
+  const name = resultName(state);
+  const result = run.kind === 'saved' ? run.result : undefined;
+  const title =
+    run.kind === 'saved'
+      ? `Saved ${name}: ${formatBytes(run.result.report.totals.bytesAfter)} in ${formatSeconds(run.seconds)}`
+      : `How to use ${name}`;
+  const settings = result && settingsFile(result);
+  // Programs that read it.
+  const format = formatFor(model, choice.to);
+  const conversion = converters().find(({ from, result }) => from.includes(model.format) && result === format);
+  const { architecture } = plan ?? {};
+  const special = architecture === undefined ? undefined : conversion?.readers?.(architecture, name);
+  const readers = special ?? infoOf(format).readers?.(choice.to, name) ?? [];
+  const isHidden = !isSaving(run) && run.kind !== 'saved';
+  return html`
+    <section class="saved" id="saved" aria-labelledby="saved-title" ?hidden=${isHidden}>
+      <div class="saved-head">
+        <h2 id="saved-title">${isHidden ? 'How to use it' : title}</h2>
+        <button type="button" id="model-config" ?hidden=${result?.config === undefined}
+          @click=${() => download(json(result?.config), 'config.json')}>Save config.json</button>
+        <button type="button" id="model-settings" ?hidden=${settings === undefined}
+          @click=${() => settings && download(json(settings.content), settings.name)}>Save ${settings?.name}</button>
+      </div>
+      <div class="readers" id="readers">${
+        isHidden
+          ? []
+          : readers.map(
+              ({ program, code, needs }) => html`<div class="reader">
+                <h3>${program}</h3>
+                ${needs === undefined ? '' : html`<p class="hint">${needs}</p>`}
+                <div class="reader-code"><pre class="snippet wrap"><code>${code}</code></pre><button type="button" aria-label="Copy the code for ${program}"
+                  @click=${() => void copy(code, 'Code')}>Copy</button></div>
+              </div>`,
+            )
+      }</div>
+    </section>`;
+}
 
-  /** Draws what to do with the file. It has its room while the file is written, so that nothing moves at the end. */
-  const drawSaved = (state: State) => {
-    const { run } = state;
-    const isSaved = run.kind === 'saved';
-    const title = isSaved
-      ? `Saved ${run.name}: ${formatBytes(run.result.report.totals.bytesAfter)} in ${formatSeconds(run.seconds)}`
-      : `How to use ${resultNameOf(state)}`;
-    setText(byId('saved-title', HTMLElement), title);
-    byId('model-config', HTMLElement).hidden = !isSaved || run.result.config === undefined;
-    const settings = isSaved ? settingsFile(run.result) : undefined;
-    const button = byId('model-settings', HTMLElement);
-    button.hidden = settings === undefined;
-    if (settings !== undefined) setText(button, `Save ${settings.name}`);
-    byId('readers', HTMLElement).replaceChildren(...readersOf(state, resultNameOf(state)));
+/** The buttons that save the report. */
+export function reportView(state: OpenState): TemplateResult {
+  const isDisabled = state.plan === undefined || isSaving(state.run);
+  const save = (extension: string, make: (report: NonNullable<ReturnType<typeof reportOf>>) => Blob) => () => {
+    const report = reportOf(state);
+    const stem = resultName(state).replace(/\.[^.]*$/, '');
+    if (report !== undefined) download(make(report), `${stem}.report.${extension}`);
   };
-
-  return (state: State, before: State | undefined) => {
-    const { run: now, plan } = state;
-    const works = isSaving(now);
-    const worked = before !== undefined && isSaving(before.run);
-    // Read the focus before the buttons change places: a hidden button loses it.
-    const hadFocus = [run, cancel, document.body].some((node) => node === document.activeElement);
-    run.hidden = works;
-    const nothing = plan !== undefined && plan.totals.quantized + plan.totals.cast === 0;
-    run.disabled = plan === undefined || nothing;
-    cancel.hidden = !works;
-    bar.hidden = !works;
-    if (now.kind === 'running') bar.value = now.bytesDone / Math.max(1, now.bytesTotal);
-    if (works !== worked && hadFocus) (works ? cancel : run).focus({ preventScroll: true });
-    const quantized = works || now.kind === 'saved' ? undefined : quantizedFile(state);
-    again.hidden = quantized === undefined || !quantized.canAgain;
-    const idle = quantized === undefined ? 'Nothing to convert with these settings.' : quantizedText(quantized);
-    const isIdle = quantized !== undefined || (nothing && !works);
-    setText(byId('model-status', HTMLElement), isIdle ? idle : statusOf(state));
-    drawKept(state);
-    setText(byId('model-expectation', HTMLElement), works || nothing ? '' : expectation(state));
-    const { totals } = plan ?? {};
-    const size = byId('model-size', HTMLDataElement);
-    size.value = String(totals?.bytesAfter ?? '');
-    setText(size, totals === undefined ? '' : formatBytes(totals.bytesAfter));
-    const facts =
-      totals === undefined
-        ? ''
-        : `${formatBytes(totals.bytesBefore)} now · ${totals.ratio.toFixed(2)} × smaller · ${totals.bitsPerWeight.toFixed(2)} bits a weight · ${formatMany(totals.bytesAfter, 'byte')} exactly`;
-    setText(byId('model-totals', HTMLElement), facts);
-    setText(
-      byId('model-notes', HTMLElement),
-      plan?.notes.map((note) => sentence(noteText(note, pageWords))).join(' ') ?? '',
-    );
-    for (const id of ['model-json', 'model-csv']) byId(id, HTMLButtonElement).disabled = plan === undefined || works;
-    const isAfter = works || now.kind === 'saved';
-    byId('saved', HTMLElement).hidden = !isAfter;
-    if (isAfter && now.kind !== before?.run.kind) drawSaved(state);
-  };
+  const csv = save('csv', ({ tensors }) => new Blob([csvOf(tensors)], { type: 'text/csv' }));
+  return html`
+    <div class="row report">
+      <button type="button" id="model-json" ?disabled=${isDisabled} @click=${save('json', json)}>Report as JSON</button>
+      <button type="button" id="model-csv" ?disabled=${isDisabled} @click=${csv}>Report as CSV</button>
+    </div>`;
 }

@@ -1,11 +1,11 @@
 // Panel *Where the bytes are*: two maps of the model on one scale, and the largest saving that is not taken.
 import { type PlanOptions, planModel } from 'scalepoint/model';
 import { redraw } from '../shared/charts.js';
-import { byId, html, onResize, setText, svg } from '../shared/dom.js';
-import type { ModelFile } from '../shared/files.js';
+import { svg } from '../shared/dom.js';
 import { formatBytes, formatMany, formatShare } from '../shared/format.js';
 import { placeInRow, widthsOf } from '../shared/labels.js';
 import { announce } from '../shared/live.js';
+import { html, picture, remembered, type TemplateResult } from '../shared/template.js';
 import {
   type ByteSlice,
   type KeptGroup,
@@ -18,8 +18,9 @@ import {
   slicesOf,
   sumOf,
 } from './bytes.js';
-import { escaped, formatFor, infoOf, type ModelChoice } from './choice.js';
-import { isSaving, type State } from './state.js';
+import { escaped, formatFor, infoOf } from './choice.js';
+import type { ModelSession } from './session.js';
+import { isSaving, type OpenState, type State } from './state.js';
 import './bytes.css';
 
 const kindTitles: Readonly<Record<LayerKind, string>> = {
@@ -51,23 +52,22 @@ interface MapCell {
   readonly kind: LayerKind;
 }
 
-/** Draws one map. Its width is its share of the larger one. */
-function drawMap(side: Side, slices: readonly ByteSlice[], cells: Map<Element, MapCell>): void {
-  const node = byId(`bytes-${side}`, SVGSVGElement);
+/** Draws one map. Its width is its share of the larger one. Adds its cells to `cells`. */
+function drawMap(node: SVGSVGElement, side: Side, all: readonly ByteSlice[], cells: WeakMap<Element, MapCell>): void {
   const { width, height } = node.getBoundingClientRect();
-  if (width === 0) return;
-  const all = sumOf(slices.map(sliceBytes));
-  const scale = width / Math.max(1, all.before, all.after);
+  const slices = mergedSlices(all, width / leastWidth);
+  const sum = sumOf(slices.map(sliceBytes));
+  const scale = width / Math.max(1, sum.before, sum.after);
   const ground = height - labelHeight;
   const drawn: Element[] = [];
   const labels: { text: string; at: number }[] = [];
   let x = 0;
   for (const slice of slices) {
-    const own = sliceBytes(slice)[side];
-    const wide = own * scale;
+    const bytes = sliceBytes(slice)[side];
+    const wide = bytes * scale;
     let y = 0;
     for (const kind of layerKinds) {
-      const high = own === 0 ? 0 : (slice.kinds[kind][side] / own) * ground;
+      const high = bytes === 0 ? 0 : (slice.kinds[kind][side] / bytes) * ground;
       if (high === 0) continue;
       const cell = svg('rect', {
         class: `bytes-cell ${kind}`,
@@ -95,29 +95,26 @@ function drawMap(side: Side, slices: readonly ByteSlice[], cells: Map<Element, M
     const middle = middles[i];
     return middle === undefined ? [] : [svg('text', { x: middle, y: height - 4, 'text-anchor': 'middle' }, text)];
   });
-  const group = svg('g', { class: 'bytes-labels' }, ...texts);
   const words = slices.slice(0, 12).map((slice) => `${slice.label} ${formatBytes(sliceBytes(slice)[side])}`);
   const rest = slices.length > words.length ? `, and ${slices.length - words.length} more` : '';
+  const group = svg('g', { class: 'bytes-labels' }, ...texts);
   redraw(node, width, height, `Bytes ${side}`, `${words.join(', ')}${rest}.`, [...drawn, group]);
 }
 
-/** The table of kinds, which is the legend as well. */
-function drawKinds(slices: readonly ByteSlice[]): void {
+/** The rows of the table of kinds, which is the legend as well. */
+function kindRows(slices: readonly ByteSlice[]): readonly TemplateResult[] {
   const kinds = kindBytes(slices);
   const all = sumOf(Object.values(kinds));
-  const rows = layerKinds.flatMap((kind) => {
+  return layerKinds.flatMap((kind) => {
     const { before, after } = kinds[kind];
     if (before + after === 0) return [];
-    return html(
-      'tr',
-      {},
-      html('th', { scope: 'row' }, html('span', { class: `swatch ${kind}`, 'aria-hidden': 'true' }), kindTitles[kind]),
-      html('td', { class: 'number' }, formatBytes(before)),
-      html('td', { class: 'number' }, formatBytes(after)),
-      html('td', { class: 'number' }, formatShare(Number((after / Math.max(1, all.after)).toFixed(2)))),
-    );
+    return html`<tr
+      ><th scope="row"><span class="swatch ${kind}" aria-hidden="true"></span>${kindTitles[kind]}</th
+      ><td class="number">${formatBytes(before)}</td
+      ><td class="number">${formatBytes(after)}</td
+      ><td class="number">${formatShare(Number((after / Math.max(1, all.after)).toFixed(2)))}</td
+    ></tr>`;
   });
-  byId('bytes-kinds', HTMLElement).replaceChildren(...rows);
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ savings
@@ -184,145 +181,96 @@ async function findSaving(state: State, options: PlanOptions): Promise<Saving | 
 
 // -------------------------------------------------------------------------------------------------------------------------- panel
 
-interface BytesEvents {
-  options(model: ModelFile, choice: ModelChoice): Promise<PlanOptions>;
-  choose(choice: ModelChoice): void;
-}
-
-function figuresOf({ slice, kind }: MapCell): string {
-  const { before, after } = slice.kinds[kind];
-  return `${slice.label}, ${kindTitles[kind]}: ${formatBytes(before)} become ${formatBytes(after)}.`;
-}
-
-/** Both maps, and the line of the block that the pointer is at. */
-class Maps {
-  readonly #pointed = byId('bytes-pointed', HTMLElement);
-  readonly #before = byId('bytes-before', SVGSVGElement);
-  #slices: readonly ByteSlice[] = [];
-  #cells = new Map<Element, MapCell>();
-
-  constructor(section: HTMLElement) {
-    section.addEventListener('pointermove', ({ target }) => {
-      this.#describe(target instanceof Element ? this.#cells.get(target) : undefined);
-    });
-    section.addEventListener('pointerleave', () => this.#describe(undefined));
-    onResize(this.#before, () => this.#draw());
-  }
-
-  show(slices: readonly ByteSlice[]): void {
-    this.#slices = slices;
-    this.#draw();
-  }
-
-  #draw(): void {
-    this.#cells = new Map();
-    const { width } = this.#before.getBoundingClientRect();
-    const shown = mergedSlices(this.#slices, width / leastWidth);
-    drawMap('before', shown, this.#cells);
-    drawMap('after', shown, this.#cells);
-    this.#describe(undefined);
-  }
-
-  #describe(cell: MapCell | undefined): void {
-    const usual = 'Both maps have one scale. Each column is a block; point at one for its figures.';
-    setText(this.#pointed, cell === undefined ? (this.#slices.length === 0 ? '' : usual) : figuresOf(cell));
-  }
-}
-
-/** The largest saving, with the buttons that take it and undo it. */
-class SavingOffer {
-  readonly #take = byId('bytes-take', HTMLButtonElement);
-  readonly #undo = byId('bytes-undo', HTMLButtonElement);
-  readonly #events: BytesEvents;
-  readonly #current: () => State;
+/** The maps, the block that the pointer is at, and the largest saving. */
+export class BytesPanel {
+  readonly #session: ModelSession;
+  readonly #redraw: () => void;
+  readonly #cells = new WeakMap<Element, MapCell>();
+  readonly #slicesOf = remembered((plan: State['plan']) => (plan === undefined ? [] : slicesOf(plan.tensors)));
+  #pointed: MapCell | undefined;
+  /** The plan whose saving is wanted. */
+  #plan: State['plan'];
   #saving: Saving | undefined;
   /** The rule of the saving that was taken last. */
   #taken: string | undefined;
-  #request = 0;
 
-  constructor(events: BytesEvents, current: () => State) {
-    this.#events = events;
-    this.#current = current;
-    this.#take.addEventListener('click', () => this.#use());
-    this.#undo.addEventListener('click', () => {
-      const { choice } = this.#current();
-      if (choice === undefined) return;
-      events.choose({ ...choice, rules: choice.rules.filter((rule) => rule !== this.#taken) });
-    });
+  constructor(session: ModelSession, redraw: () => void) {
+    this.#session = session;
+    this.#redraw = redraw;
   }
 
-  /** Finds the saving of a plan, and draws it. */
-  find(state: State): void {
-    const { model, plan, choice } = state;
+  /** Finds the saving of a new plan. */
+  async #find(state: OpenState): Promise<void> {
+    const { model, choice, plan } = state;
+    this.#plan = plan;
+    this.#pointed = undefined;
     this.#saving = undefined;
-    const own = ++this.#request;
-    if (model === undefined || plan === undefined || choice === undefined) return;
-    this.#events
+    if (plan === undefined) return;
+    const found = await this.#session
       .options(model, choice)
       .then((options) => findSaving(state, options))
-      .then((found) => {
-        if (own !== this.#request) return;
-        this.#saving = found;
-        this.draw();
-      })
-      .catch(() => {});
+      .catch(() => undefined);
+    if (plan !== this.#plan) return;
+    this.#saving = found;
+    this.#redraw();
   }
 
-  draw(): void {
-    const { model, choice, run } = this.#current();
-    if (model === undefined || choice === undefined) return;
-    const [saving, take, undo] = [this.#saving, this.#take, this.#undo];
-    const isTaken = this.#taken !== undefined && choice.rules.includes(this.#taken);
-    const works = isSaving(run);
-    const focused = document.activeElement;
-    take.hidden = saving === undefined;
-    undo.hidden = !isTaken;
-    take.disabled = works;
-    undo.disabled = works;
-    const none = isTaken
+  #point(cell: MapCell | undefined): void {
+    if (cell === this.#pointed) return;
+    this.#pointed = cell;
+    this.#redraw();
+  }
+
+  #take({ rule, to, group }: Saving, { choice }: OpenState): void {
+    this.#taken = rule;
+    if (this.#session.choose({ ...choice, rules: [rule, ...choice.rules] }))
+      announce(`${formatMany(group.names.length, 'tensor')} will be ${to}`, 0);
+  }
+
+  view(state: OpenState): TemplateResult {
+    const { plan, run, model, choice, problem } = state;
+    if (plan !== this.#plan) void this.#find(state);
+    const slices = this.#slicesOf(plan);
+    const [saving, taken] = [this.#saving, this.#taken];
+    const isTaken = taken !== undefined && choice.rules.includes(taken);
+    const noSaving = isTaken
       ? 'This saving is in the settings.'
       : 'No large saving is left: tensors that are kept are small, or programs need them as they are.';
-    setText(
-      byId('bytes-saving', HTMLElement),
-      saving === undefined ? none : savingText(saving, formatFor(model, choice.to)),
-    );
-    setText(
-      take,
-      saving === undefined ? 'Take it' : `Make ${saving.group.names.length === 1 ? 'it' : 'them'} ${saving.to}`,
-    );
-    if ((focused === take && take.hidden) || (focused === undo && undo.hidden)) {
-      (take.hidden ? (undo.hidden ? byId('model-run', HTMLElement) : undo) : take).focus({ preventScroll: true });
+    // Words about the block at the pointer.
+    let words =
+      slices.length === 0 ? '' : 'Both maps have one scale. Each column is a block; point at one for its figures.';
+    if (this.#pointed !== undefined) {
+      const { slice, kind } = this.#pointed;
+      const { before, after } = slice.kinds[kind];
+      words = `${slice.label}, ${kindTitles[kind]}: ${formatBytes(before)} become ${formatBytes(after)}.`;
     }
-  }
-
-  #use(): void {
-    const { choice } = this.#current();
-    if (this.#saving === undefined || choice === undefined) return;
-    const { rule, to, group } = this.#saving;
-    this.#taken = rule;
-    this.#events.choose({ ...choice, rules: [rule, ...choice.rules] });
-    announce(`${formatMany(group.names.length, 'tensor')} will be ${to}`, 0);
-  }
-}
-
-/** Sets up the section. */
-export function startBytes(events: BytesEvents, current: () => State) {
-  const section = byId('bytes', HTMLElement);
-  const maps = new Maps(section);
-  const offer = new SavingOffer(events, current);
-  return (state: State, before: State | undefined) => {
-    const { plan, run, model, problem } = state;
-    if (model === undefined) return;
+    const map = (side: Side) => picture((node: SVGSVGElement) => drawMap(node, side, slices, this.#cells), [slices]);
     // Without a plan there are no bytes to show. While one is made, the section keeps its room.
-    section.hidden = plan === undefined && problem !== undefined;
-    const isNew = plan !== before?.plan || model !== before?.model;
-    if (!isNew && run.kind === before.run.kind) return;
-    if (isNew) {
-      const slices = plan === undefined ? [] : slicesOf(plan.tensors);
-      drawKinds(slices);
-      maps.show(slices);
-      offer.find(state);
-    }
-    offer.draw();
-  };
+    return html`
+      <section class="bytes" id="bytes" aria-labelledby="bytes-title" ?hidden=${plan === undefined && problem !== undefined}
+        @pointermove=${({ target }: Event) => this.#point(target instanceof Element ? this.#cells.get(target) : undefined)}
+        @pointerleave=${() => this.#point(undefined)}>
+        <h2 id="bytes-title">Where the bytes are</h2>
+        <div class="bytes-figures">
+          <table>
+            <thead><tr><th scope="col">Kind of layer</th><th scope="col" class="number">Before</th><th scope="col" class="number">After</th><th scope="col" class="number">Share</th></tr></thead>
+            <tbody id="bytes-kinds">${kindRows(slices)}</tbody>
+          </table>
+        </div>
+        <div class="bytes-maps">
+          <h3>Before</h3>
+          <svg class="bytes-map" id="bytes-before" role="img" ${map('before')}><title>Bytes before</title><desc>Nothing is drawn yet.</desc></svg>
+          <h3>After</h3>
+          <svg class="bytes-map" id="bytes-after" role="img" ${map('after')}><title>Bytes after</title><desc>Nothing is drawn yet.</desc></svg>
+          <p class="hint" id="bytes-pointed">${words}</p>
+        </div>
+        <div class="bytes-saving">
+          <p id="bytes-saving" role="status">${saving === undefined ? noSaving : savingText(saving, formatFor(model, choice.to))}</p>
+          <button type="button" id="bytes-take" data-next="#bytes-undo then #model-run" ?hidden=${saving === undefined} ?disabled=${isSaving(run)}
+            @click=${() => saving && this.#take(saving, state)}>${saving === undefined ? 'Take it' : `Make ${saving.group.names.length === 1 ? 'it' : 'them'} ${saving.to}`}</button>
+          <button type="button" class="small" id="bytes-undo" data-next="#bytes-take then #model-run" ?hidden=${!isTaken} ?disabled=${isSaving(run)}
+            @click=${() => this.#session.choose({ ...choice, rules: choice.rules.filter((rule) => rule !== taken) })}>Undo</button>
+        </div>
+      </section>`;
+  }
 }

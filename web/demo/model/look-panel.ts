@@ -1,13 +1,13 @@
 // Panel of a single tensor: pictures of its numbers before and after.
-import type { PlannedTensorInfo } from 'scalepoint/model';
 import { drawAxis, type Frame, place } from '../shared/axis.js';
 import { redraw } from '../shared/charts.js';
-import { byId, html, onResize, setName, setText, svg } from '../shared/dom.js';
+import { byId, onTheme, svg } from '../shared/dom.js';
 import { formatCount, formatDecibels, formatLabel, formatReal, formatShape, formatShare } from '../shared/format.js';
+import { breakable, html, live, nothing, picture, scrollBox, type TemplateResult } from '../shared/template.js';
 import { kindsFor, planKind } from './kinds.js';
-import { kindLabel, type Look, type LookAnswer, type Side } from './look.js';
-import { startLookPicture } from './look-picture.js';
-import { type State, tensorsOf } from './state.js';
+import { kindLabel, type Look, type LookAnswer, type Side, type WeightPicture } from './look.js';
+import type { ModelSession } from './session.js';
+import { type OpenState, tensorsOf } from './state.js';
 
 /** More levels than this are drawn as a band. */
 const mostLines = 80;
@@ -72,20 +72,34 @@ function drawErrors(node: SVGSVGElement, { sides, reach }: LookAnswer): void {
   );
 }
 
-/** The figures of a side as a row of the table. */
-function figureRow(letter: string, side: Side, isBetter: boolean): HTMLTableRowElement {
-  const { error, bits, clipped } = side;
-  const cell = (text: string, better = false) => html('td', { class: better ? 'number better' : 'number' }, text);
-  return html(
-    'tr',
-    {},
-    html('th', { scope: 'row' }, letter),
-    cell(formatDecibels(error.sqnrDb), isBetter),
-    cell(formatReal(error.maxAbsoluteError, 3)),
-    cell(error.cosine.toFixed(5)),
-    cell(formatReal(bits, 3)),
-    cell(formatShare(clipped)),
-  );
+/** Paints the columns of a picture from `first` on. */
+function paint(
+  image: ImageData,
+  values: Float32Array,
+  reach: number,
+  first: number,
+  colors: readonly (readonly number[])[],
+) {
+  const { width, data } = image;
+  const [low = [], zero = [], high = []] = colors;
+  for (let i = 0; i < values.length; i++) {
+    if (i % width < first) continue;
+    const value = values[i] as number;
+    const share = Math.min(1, Math.abs(value) / reach);
+    const end = value < 0 ? low : high;
+    for (let c = 0; c < 3; c++) {
+      data[4 * i + c] = (zero[c] as number) + share * ((end[c] as number) - (zero[c] as number));
+    }
+    data[4 * i + 3] = 255;
+  }
+}
+
+/** The part of the tensor in the picture, in words. */
+function partText({ rows, columns, of, isSampled }: WeightPicture): string {
+  const size = `${formatCount(rows)} × ${formatCount(columns)}`;
+  if (rows * columns === of[0] * of[1]) return `All ${formatCount(rows * columns)} numbers.`;
+  if (!isSampled) return `${size} numbers of ${formatShape(of)}, each of them.`;
+  return `The whole tensor: ${size} of its ${formatShape(of)} numbers, evenly spread.`;
 }
 
 /** The numbers that are shown. */
@@ -111,92 +125,144 @@ function verdict([a, b]: readonly [Side, Side]): string {
   return `B is ${bytes}, and its error is ${error}.`;
 }
 
-function fillKinds(select: HTMLSelectElement, width: number, look: Look, chosen: string): void {
-  const groups = new Map<string, HTMLOptGroupElement>();
-  if (look.type !== undefined) {
-    const option = html('option', { value: planKind }, kindLabel(planKind, look));
-    groups.set('plan', html('optgroup', { label: 'The plan' }, option));
-  }
-  for (const { id, label, group } of kindsFor(width)) {
-    const box = groups.get(group) ?? html('optgroup', { label: group });
-    groups.set(group, box);
-    box.append(html('option', { value: id }, label));
-  }
-  select.replaceChildren(...groups.values());
-  select.value = chosen;
-}
+/** The panel beside the table: one tensor, stored in two ways. */
+export class LookPanel {
+  readonly #session: ModelSession;
+  readonly #redraw: () => void;
+  /** Place of the divider between before and after, in percent. */
+  #divider = 50;
+  /** The side whose numbers are on the right of the divider. */
+  #side: 0 | 1 = 0;
+  /** Counts changes of the colors. */
+  #theme = 0;
 
-function drawAnswer(answer: LookAnswer): void {
-  const { sides, labels, stretch, stretches, exact, numbers } = answer;
-  const [a, b] = sides;
-  const pictures = ['look-a-picture', 'look-b-picture'].map((id) => byId(id, SVGSVGElement));
-  for (const [i, node] of pictures.entries()) drawSide(node, answer, sides[i] as Side, labels[i] ?? '');
-  drawErrors(byId('look-errors', SVGSVGElement), answer);
-  byId('look-figures', HTMLElement).replaceChildren(
-    figureRow('A', a, a.error.sqnrDb > b.error.sqnrDb),
-    figureRow('B', b, b.error.sqnrDb > a.error.sqnrDb),
-  );
-  setText(byId('look-verdict', HTMLElement), verdict(sides));
-  setText(
-    byId('look-basis', HTMLElement),
-    exact ? `All ${formatCount(numbers)} numbers.` : `A sample: ${formatCount(numbers)} numbers from the middle.`,
-  );
-  const slider = byId('look-stretch', HTMLInputElement);
-  slider.max = String(stretches);
-  slider.value = String(stretch);
-  const words = zoomText(answer);
-  slider.setAttribute('aria-valuetext', words);
-  setText(byId('look-stretch-value', HTMLElement), words);
-}
-
-/** Sets up the panel beside the table: one tensor, stored in two ways. */
-export function startLookView(
-  compare: (change: Partial<Pick<Look, 'kinds' | 'stretch'>>) => void,
-  current: () => State,
-) {
-  const panel = byId('look', HTMLElement);
-  const selects = [byId('look-a', HTMLSelectElement), byId('look-b', HTMLSelectElement)] as const;
-  for (const select of selects) {
-    select.addEventListener('change', () => compare({ kinds: [selects[0].value, selects[1].value] }));
+  constructor(session: ModelSession, redraw: () => void) {
+    this.#session = session;
+    this.#redraw = redraw;
+    onTheme(document.documentElement, () => {
+      this.#theme++;
+      redraw();
+    });
   }
-  const slider = byId('look-stretch', HTMLInputElement);
-  slider.addEventListener('input', () => compare({ stretch: slider.valueAsNumber }));
-  const drawWeights = startLookPicture(() => current().look);
-  const drawPictures = () => {
-    const { look } = current();
-    // A hidden panel has no room for pictures. They are drawn when it is shown.
-    if (look?.answer === undefined || panel.getBoundingClientRect().width === 0) return;
-    drawAnswer(look.answer);
-    drawWeights();
-  };
-  onResize(panel, drawPictures);
 
-  return (state: State, before: State | undefined) => {
+  /** Paints the weights: before on the left of the divider, after on its right. */
+  #paint(canvas: HTMLCanvasElement, { rows, columns, before, after, reach }: WeightPicture): void {
+    // The colors of the scale, as the legend has them: red, green and blue from 0 to 255.
+    const colors = ['low', 'zero', 'high'].map((name) => {
+      const { backgroundColor } = getComputedStyle(byId(`look-${name}`, HTMLElement));
+      return (backgroundColor.match(/[\d.]+/g) ?? []).slice(0, 3).map(Number);
+    });
+    canvas.width = columns;
+    canvas.height = rows;
+    const image = new ImageData(columns, rows);
+    paint(image, before, reach, 0, colors);
+    paint(image, after[this.#side], reach, Math.round((this.#divider / 100) * columns), colors);
+    canvas.getContext('2d')?.putImageData(image, 0, 0);
+  }
+
+  #kindsView(look: Look, index: 0 | 1, shape: readonly number[] | undefined): TemplateResult {
+    const groups = new Map<string, TemplateResult[]>();
+    const add = (group: string, id: string, label: string) => {
+      const option = html`<option value=${id} .selected=${live(id === look.kinds[index])}>${label}</option>`;
+      groups.set(group, [...(groups.get(group) ?? []), option]);
+    };
+    if (look.type !== undefined) add('The plan', planKind, kindLabel(planKind, look));
+    for (const { id, label, group } of kindsFor(Math.max(1, shape?.at(-1) ?? 1))) add(group, id, label);
+    const [letter, name] = index === 0 ? ['A', 'look-a'] : ['B', 'look-b'];
+    const compare = ({ target }: Event) => {
+      const kind = (target as HTMLSelectElement).value;
+      this.#session.compare({ kinds: index === 0 ? [kind, look.kinds[1]] : [look.kinds[0], kind] });
+    };
+    return html`<label class="side"><span class="letter">${letter}</span><select id=${name} aria-label="${letter}: stored as" @change=${compare}>${[
+      ...groups,
+    ].map(([label, options]) => html`<optgroup label=${label}>${options}</optgroup>`)}</select></label>`;
+  }
+
+  #answerView(look: Look, answer: LookAnswer, shape: readonly number[] | undefined): TemplateResult {
+    const { sides, labels, stretch, stretches, exact, numbers, picture: weights } = answer;
+    const [a, b] = sides;
+    const name = labels[this.#side];
+    const at = Math.round((this.#divider / 100) * weights.columns) / weights.columns;
+    const words = zoomText(answer);
+    const side = (index: 0 | 1, letter: string) => html`
+      <svg class="chart side-picture" id="look-${letter}-picture" role="img" ${picture(
+        (node: SVGSVGElement) => drawSide(node, answer, sides[index], labels[index]),
+        [answer],
+      )}><title>${letter}</title><desc>Nothing is drawn yet.</desc></svg>`;
+    const slide = ({ target }: Event) => {
+      this.#divider = (target as HTMLInputElement).valueAsNumber;
+      this.#redraw();
+    };
+    const radio = (index: 0 | 1, letter: string) => {
+      const choose = () => {
+        this.#side = index;
+        this.#redraw();
+      };
+      return html`<label><input type="radio" name="look-after" value=${letter.toLowerCase()} .checked=${live(index === this.#side)} @change=${choose}><span>${letter}</span></label>`;
+    };
+    const row = (letter: string, { error, bits, clipped }: Side, other: Side) => html`<tr
+      ><th scope="row">${letter}</th
+      ><td class=${error.sqnrDb > other.error.sqnrDb ? 'number better' : 'number'}>${formatDecibels(error.sqnrDb)}</td
+      ><td class="number">${formatReal(error.maxAbsoluteError, 3)}</td
+      ><td class="number">${error.cosine.toFixed(5)}</td
+      ><td class="number">${formatReal(bits, 3)}</td
+      ><td class="number">${formatShare(clipped)}</td></tr>`;
+    return html`
+      <div id="look-content">
+        <div class="divided-head"><span>Before</span><span id="look-after-name">After: ${name}</span></div>
+        <div class="divided covered" id="look-divided" .style=${`--at: ${at}`}>
+          <canvas id="look-weights" role="img" width="1" height="1" aria-label="Weights before and after as ${name}. ${partText(weights)}"
+            ${picture((canvas: HTMLCanvasElement) => this.#paint(canvas, weights), [answer, this.#divider, this.#side, this.#theme])}></canvas>
+          <input type="range" id="look-divider" min="0" max="100" step="1" .value=${live(String(this.#divider))} aria-label="Divider between before and after"
+            aria-valuetext="before on the left ${this.#divider} percent" @input=${slide}>
+          <span class="divider" aria-hidden="true"></span>
+        </div>
+        <div class="divided-foot">
+          <p class="hint"><span class="swatch low" id="look-low"></span>below 0 <span class="swatch zero" id="look-zero"></span>0 <span class="swatch high" id="look-high"></span>above 0</p>
+          <fieldset class="segments" id="look-after"><legend class="hidden">After</legend>${radio(0, 'A')}${radio(1, 'B')}</fieldset>
+        </div>
+        <p class="hint" id="look-weights-words">${partText(weights)}</p>
+        ${this.#kindsView(look, 0, shape)}
+        ${side(0, 'a')}
+        ${this.#kindsView(look, 1, shape)}
+        ${side(1, 'b')}
+        <div class="field">
+          <label class="pair" for="look-stretch">Zoom</label>
+          <input type="range" id="look-stretch" min="0" max=${stretches} step="1" .value=${live(String(stretch))} aria-valuetext=${words}
+            @input=${({ target }: Event) => this.#session.compare({ stretch: (target as HTMLInputElement).valueAsNumber })}>
+          <p class="hint" id="look-stretch-value" aria-hidden="true">${words}</p>
+        </div>
+        <h3>Errors <span class="legend"><span class="key bar-key"></span>A <span class="key outline-key"></span>B</span></h3>
+        <svg class="chart side-picture" id="look-errors" role="img" ${picture((node: SVGSVGElement) => drawErrors(node, answer), [answer])}><title>Errors</title><desc>Nothing is drawn yet.</desc></svg>
+        <p class="verdict" id="look-verdict" role="status">${verdict(sides)}</p>
+        <div class="scroll" data-name="Figures of A and B" ${scrollBox()}>
+          <table class="look-table">
+            <thead><tr><th scope="col"><span class="hidden">Setting</span></th><th scope="col" class="number">SQNR</th><th scope="col" class="number">Largest error</th><th scope="col" class="number">Cosine</th><th scope="col" class="number">Bits</th><th scope="col" class="number">Clipped</th></tr></thead>
+            <tbody id="look-figures">${row('A', a, b)}${row('B', b, a)}</tbody>
+          </table>
+        </div>
+        <p class="hint" id="look-basis">${exact ? `All ${formatCount(numbers)} numbers.` : `A sample: ${formatCount(numbers)} numbers from the middle.`}</p>
+      </div>`;
+  }
+
+  view(state: OpenState): TemplateResult {
     const { look } = state;
-    if (look === before?.look && state.plan === before?.plan) return;
-    panel.hidden = look === undefined;
-    byId('look-hint', HTMLElement).hidden = look !== undefined;
-    if (look === undefined) return;
-    const tensor = tensorsOf(state).find(({ name }) => name === look.name);
-    const { name, kinds, type } = look;
-    const drawn = before?.look;
-    if (name !== drawn?.name || type !== drawn.type || kinds.join() !== drawn.kinds.join()) {
-      setName(byId('look-name', HTMLElement), look.name);
-      const width = Math.max(1, tensor?.shape.at(-1) ?? 1);
-      for (const [i, select] of selects.entries()) fillKinds(select, width, look, look.kinds[i] ?? '');
+    const hint = html`<p class="look-hint" id="look-hint" ?hidden=${look !== undefined}>Press the name of a tensor. Its numbers show here, stored in two ways.</p>`;
+    if (look === undefined) return hint;
+    const { name, answer, problem } = look;
+    const tensor = tensorsOf(state).find((one) => one.name === name);
+    let facts = '';
+    if (tensor !== undefined) {
+      const { shape, from, to, kept } = tensor;
+      facts = `${formatShape(shape)} · ${kept === undefined ? `${from} becomes ${to}` : `${from}, stays: ${kept.text}`}`;
     }
-    setText(byId('look-facts', HTMLElement), factsOf(tensor));
-    const problem = byId('look-problem', HTMLElement);
-    problem.hidden = look.problem === undefined;
-    setText(problem, look.problem ?? '');
-    panel.ariaBusy = String(look.answer === undefined && look.problem === undefined);
-    byId('look-content', HTMLElement).hidden = look.answer === undefined;
-    drawPictures();
-  };
-}
-
-function factsOf(tensor: PlannedTensorInfo | undefined): string {
-  if (tensor === undefined) return '';
-  const { shape, from, to, kept } = tensor;
-  return `${formatShape(shape)} · ${kept === undefined ? `${from} becomes ${to}` : `${from}, stays: ${kept.text}`}`;
+    return html`
+      ${hint}
+      <section class="look" id="look" aria-labelledby="look-name" aria-busy=${String(answer === undefined && problem === undefined)}>
+        <h2 class="look-name" id="look-name" tabindex="-1">${breakable(name)}</h2>
+        <p class="hint" id="look-facts">${facts}</p>
+        <p class="problem" id="look-problem" role="alert" ?hidden=${problem === undefined}>${problem ?? ''}</p>
+        ${answer === undefined ? nothing : this.#answerView(look, answer, tensor?.shape)}
+      </section>`;
+  }
 }

@@ -37,9 +37,7 @@ async function open(files: readonly File[], how: keyof Opening): Promise<void> {
 
 function startChoosing(): void {
   const picker = byId('file', HTMLInputElement);
-  for (const id of ['choose', 'another']) {
-    byId(id, HTMLButtonElement).addEventListener('click', () => picker.click());
-  }
+  byId('choose', HTMLButtonElement).addEventListener('click', () => picker.click());
   picker.addEventListener('change', () => {
     const files = [...(picker.files ?? [])];
     // Cleared, so that choosing the same file again is a change.

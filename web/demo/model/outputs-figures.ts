@@ -1,8 +1,8 @@
 // Table and chart of the panel *What does it do to the outputs?*
-import { byId, html, setText } from '../shared/dom.js';
 import { formatBytes, formatDecibels, formatMany, formatReal } from '../shared/format.js';
 import { type ChartMark, drawLines } from '../shared/lines.js';
-import type { Judge } from './judge.js';
+import { html, nothing, scrollBox, type TemplateResult } from '../shared/template.js';
+import type { JudgeState } from './judge.js';
 import {
   divergenceAxis,
   heightOf,
@@ -21,7 +21,7 @@ type Row = readonly [name: string, ...values: string[]];
 const percent = ({ value, error }: { value: number; error: number }) => withError(value * 100, error * 100, ' %');
 
 /** The table of one result: its head, and its rows. */
-function tableOf({ judgment }: JudgedType): { head: Row; rows: Row[] } {
+function figuresTable({ judgment }: JudgedType): { head: Row; rows: Row[] } {
   if (judgment.kind === 'texts') {
     const { sameTop, referencePerplexity, perplexity, logDifference, kl } = judgment.figures;
     return {
@@ -64,7 +64,7 @@ const duration = (seconds: number) =>
   seconds < 1 ? `${formatReal(seconds * 1000, 3)}\u00a0ms` : `${formatReal(seconds, 3)}\u00a0s`;
 
 /** The table of the places where both models ran: size, times, and the output that changes most. */
-function placesOf(
+function placesTable(
   { label, bytes, bytesBefore }: JudgedType,
   places: readonly PlaceReport[],
 ): { head: Row; rows: Row[] } {
@@ -86,37 +86,27 @@ function placesOf(
   };
 }
 
-/** Draws speed and errors in each place, or hides them for a comparison without. */
-export function drawPlaces(judged: JudgedType | undefined): void {
+const tableView = ({ head, rows }: { head: Row; rows: Row[] }): TemplateResult => html`
+  <thead><tr>${head.map((name, i) => html`<th scope="col" class=${i === 0 ? '' : 'number'}>${name}</th>`)}</tr></thead>
+  <tbody>${rows.map(
+    ([name, ...values]) =>
+      html`<tr><th scope="row">${name}</th>${values.map((value) => html`<td class="number">${value}</td>`)}</tr>`,
+  )}</tbody>`;
+
+/** Speed and errors in each place, for a comparison that has them. */
+export function placesView(judged: JudgedType | undefined): TemplateResult {
   const places = judged?.judgment.kind === 'arrays' ? (judged.judgment.figures.backends ?? []) : [];
   const isShown = judged !== undefined && places.length > 0;
-  byId('outputs-places-box', HTMLElement).hidden = !isShown;
-  setText(byId('outputs-places-text', HTMLElement), isShown ? placesText(judged.label, places) : '');
-  if (isShown) fillTable(byId('outputs-places', HTMLTableElement), placesOf(judged, places));
+  return html`
+    <p class="outputs-places" id="outputs-places-text">${isShown ? placesText(judged.label, places) : ''}</p>
+    <div class="scroll outputs-places" id="outputs-places-box" data-name="Speed in each place" ?hidden=${!isShown} ${scrollBox()}>
+      <table id="outputs-places">${isShown ? tableView(placesTable(judged, places)) : nothing}</table>
+    </div>`;
 }
 
-export function drawTable(judged: JudgedType): void {
-  fillTable(byId('outputs-table', HTMLTableElement), tableOf(judged));
-}
-
-function fillTable(table: HTMLTableElement, { head, rows }: { head: Row; rows: Row[] }): void {
-  const style = (i: number) => (i === 0 ? false : 'number');
-  table.replaceChildren(
-    html('thead', {}, html('tr', {}, ...head.map((name, i) => html('th', { scope: 'col', class: style(i) }, name)))),
-    html(
-      'tbody',
-      {},
-      ...rows.map(([name, ...values]) =>
-        html(
-          'tr',
-          {},
-          html('th', { scope: 'row' }, name),
-          ...values.map((value) => html('td', { class: 'number' }, value)),
-        ),
-      ),
-    ),
-  );
-}
+/** All figures of a result. */
+export const figuresView = (judged: JudgedType | undefined): TemplateResult =>
+  html`<table id="outputs-table">${judged === undefined ? nothing : tableView(figuresTable(judged))}</table>`;
 
 /** Facts about the data of a result. */
 export function basisOf({ judgment }: JudgedType, { text, inputs: file }: OutputsData): string {
@@ -144,11 +134,9 @@ function nameIn(points: readonly JudgedType[], { label, settings }: JudgedType):
   return isAlone || settings === '' ? label : `${label} (${settings})`;
 }
 
-export function drawChart(judge: Judge, current: string): void {
-  const node = byId('outputs-chart', SVGSVGElement);
+/** Draws errors against sizes. @param current key of the type that is chosen */
+export function drawChart(node: SVGSVGElement, { judged, shown, data }: JudgeState, current: string): void {
   const { width, height } = node.getBoundingClientRect();
-  if (width === 0) return;
-  const { judged, shown, data } = judge.state;
   const isText = data.kind === 'texts';
   const points = [...shown].flatMap((key) => judged.get(key) ?? []).sort((a, b) => a.bytes - b.bytes);
   const { unit, factor } = unitOf(Math.max(1, ...points.map(({ bytes }) => bytes)));
@@ -183,7 +171,7 @@ export function drawChart(judge: Judge, current: string): void {
 }
 
 /** The line below the picture. Types without any loss have no place in it. */
-export function captionOf(isText: boolean, { judged, shown }: Judge['state']): string {
+export function captionOf(isText: boolean, { judged, shown }: JudgeState): string {
   const same = [...shown]
     .flatMap((key) => judged.get(key) ?? [])
     .filter(({ judgment }) => heightOf(judgment) === Number.POSITIVE_INFINITY);

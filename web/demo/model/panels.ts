@@ -1,87 +1,64 @@
 // The panels of the page *Your model*, and what opens models. Loaded when a visitor is about to open one.
-import { byId, html, setName, setText } from '../shared/dom.js';
+import { byId, setText } from '../shared/dom.js';
 import type { ModelFile } from '../shared/files.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { showProblem } from '../shared/problems.js';
 import { createStore } from '../shared/store.js';
-import { startActions } from './actions-panel.js';
-import { startBytes } from './bytes-panel.js';
-import { infoOf, presetFormat, settingsIn, withPreset } from './choice.js';
-import { startLookView } from './look-panel.js';
-import { startOffers } from './offers-panel.js';
-import { startOutputs } from './outputs-panel.js';
+import { breakable, html, nothing, render, renderWithFocus, type TemplateResult } from '../shared/template.js';
+import { notesText, reportView, savedView, saveView } from './actions-panel.js';
+import { BytesPanel } from './bytes-panel.js';
+import { infoOf, settingsIn } from './choice.js';
+import { LookPanel } from './look-panel.js';
+import { offersView } from './offers-panel.js';
+import { OutputsPanel } from './outputs-panel.js';
 import { Runner } from './run.js';
 import { ModelSession } from './session.js';
-import { startMore } from './settings-panel.js';
-import { startSeveral } from './several-panel.js';
-import { startSizes } from './sizes-panel.js';
-import { initialState, isPlanned, type State } from './state.js';
-import { startStatistics } from './statistics-panel.js';
-import { startTable } from './tensors-panel.js';
-import { startWorst } from './worst-panel.js';
+import { SettingsPanel } from './settings-panel.js';
+import { SeveralPanel } from './several-panel.js';
+import { SizesPanel } from './sizes-panel.js';
+import { initialState, isOpen, isPlanned, isSaving, type OpenState, type State } from './state.js';
+import { StatisticsPanel } from './statistics-panel.js';
+import { rememberedColumns, TensorsPanel } from './tensors-panel.js';
+import { worstView } from './worst-panel.js';
 
-/** Draws the file: name, format, and its parts if there are several. */
-function drawFile(model: ModelFile): void {
-  const elements = model.tensors.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
-  setName(byId('model-name', HTMLElement), model.name);
+/** The file: name, format, and its parts if there are several. */
+function fileView({ name, format, tensors, files }: ModelFile, session: ModelSession): TemplateResult {
   const facts = [
-    infoOf(model.format).label,
-    formatMany(model.tensors.length, 'tensor'),
-    formatMany(elements, 'number'),
-    formatBytes(model.files.reduce((sum, { size }) => sum + size, 0)),
-  ];
-  setText(byId('model-facts', HTMLElement), facts.join(' · '));
-  const files = byId('model-files', HTMLDetailsElement);
-  files.hidden = model.files.length < 2;
-  setText(byId('model-files-count', HTMLElement), formatMany(model.files.length, 'file'));
-  byId('model-files-list', HTMLElement).replaceChildren(
-    ...model.files.map(({ name, size }) =>
-      html('li', {}, name, html('span', { class: 'hint' }, ` ${formatBytes(size)}`)),
+    infoOf(format).label,
+    formatMany(tensors.length, 'tensor'),
+    formatMany(
+      tensors.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0),
+      'number',
     ),
-  );
-}
-
-/** Shows the model once it is planned. Until then the page stays as it was before, so that nothing moves while the plan is made. */
-function drawOpened(state: State, before: State | undefined): void {
-  const { model, opening, several } = state;
-  const opened = byId('opened', HTMLElement);
-  if (model !== before?.model) {
-    opened.hidden = true;
-    if (model !== undefined) drawFile(model);
-  }
-  const isNew = model !== undefined && opened.hidden && isPlanned(state);
-  if (isNew) opened.hidden = false;
-  const { classList } = document.body;
-  const isOpen = model !== undefined && (!opened.hidden || classList.contains('has-model'));
-  classList.toggle('has-model', isOpen || several !== undefined);
-  const header = opening === undefined ? '' : `Reading the header of ${opening}…`;
-  const waiting = model === undefined || !opened.hidden ? header : `Planning ${model.name}…`;
-  setText(byId('opening', HTMLElement), waiting);
-  if (isNew) {
-    // Scroll the file into view: the page may be scrolled, and the window small.
-    byId('model-name', HTMLElement).focus({ preventScroll: true });
-    opened.scrollIntoView({ block: 'start' });
-  } else if (model === undefined && before?.model !== undefined) byId('choose', HTMLButtonElement).focus();
+    formatBytes(files.reduce((sum, { size }) => sum + size, 0)),
+  ];
+  return html`
+    <div class="file-head">
+      <div class="file-name">
+        <h1 id="model-name" tabindex="-1">${breakable(name)}</h1>
+        <p class="hint" id="model-facts">${facts.join(' · ')}</p>
+        <details class="more" id="model-files" ?hidden=${files.length < 2}>
+          <summary id="model-files-count">${formatMany(files.length, 'file')}</summary>
+          <ul id="model-files-list">${files.map(
+            ({ name, size }) => html`<li>${name}<span class="hint"> ${formatBytes(size)}</span></li>`,
+          )}</ul>
+        </details>
+      </div>
+      <div class="row">
+        <button type="button" id="another" @click=${() => byId('file', HTMLInputElement).click()}>Another file…</button>
+        <button type="button" id="close" @click=${() => session.close()}>Close</button>
+      </div>
+    </div>`;
 }
 
 /** Says which settings the address carries, as long as no model is open. */
-function drawLinked({ model }: State, before: State | undefined): void {
-  if (before !== undefined && model === before.model) return;
+function drawLinked({ model }: State): void {
   const carried = model === undefined ? settingsIn(location.hash) : [];
   byId('linked', HTMLElement).hidden = carried.length === 0;
   setText(
     byId('linked-words', HTMLElement),
     `This link carries settings: ${carried.join(', ')}. They apply to the model that you open.`,
   );
-}
-
-function drawProblem({ problem, model }: State, before: State | undefined): void {
-  if (problem === before?.problem) return;
-  showProblem(model === undefined ? 'file' : 'settings', problem);
-  if (model === undefined) return;
-  showProblem('file');
-  // Messages are above the model, which may be scrolled away.
-  if (problem !== undefined) byId('problems', HTMLElement).scrollIntoView({ block: 'nearest' });
 }
 
 /** Looks at a tensor. On a narrow window its panel is above the table, so it comes into view. */
@@ -97,8 +74,6 @@ function lookAt(session: ModelSession, name: string): void {
   });
 }
 
-type Draw = (state: State, before: State | undefined) => void;
-
 /** Ways to open models. */
 export interface Opening {
   /** Opens files that were chosen. */
@@ -109,65 +84,87 @@ export interface Opening {
 
 /** Starts the panels. */
 export function startPanels(): Opening {
-  // Make the state and what changes it.
-  const parts: Draw[] = [];
-  const store = createStore(initialState, (state, before) => {
-    for (const part of parts) part(state, before);
-  });
+  const columns = rememberedColumns();
+  const store = createStore({ ...initialState, columns }, draw);
+  const redraw = () => store.set({});
   const session = new ModelSession(store);
   const runner = new Runner(store, session);
-  const tensorEvents = { look: (name: string) => lookAt(session, name), keep: (name: string) => session.keep(name) };
-  const outputs = startOutputs({ options: (model, choice) => session.options(model, choice) }, store.get);
-  const onPreset = startOffers((preset) => {
-    const { model, choice } = store.get();
-    if (model === undefined || choice === undefined) return;
-    const format = presetFormat(model, choice.to);
-    session.choose(withPreset(format, choice, preset));
-  });
-  // Start the panels.
-  parts.push(
-    drawOpened,
-    drawLinked,
-    drawProblem,
-    onPreset,
-    startMore({ choose: (choice) => session.choose(choice) }, store.get),
-    startActions(
-      {
-        start: () => void runner.start(),
-        cancel: () => runner.cancel(),
-        again: () => session.quantizeAgain(),
-        undoKeep: () => session.undoKeep(),
-      },
-      store.get,
-    ),
-    startSizes(
-      {
-        measure: () => session.measureSizes(),
-        cancel: () => session.cancelSizes(),
-        choose: (size) => session.chooseSize(size),
-      },
-      store.get,
-    ),
-    startBytes(
-      { options: (model, choice) => session.options(model, choice), choose: (choice) => session.choose(choice) },
-      store.get,
-    ),
-    startStatistics((choice) => session.choose(choice), store.get),
-    startSeveral(
-      {
-        open: (files) => void session.open(files),
-        close: () => session.close(),
-        begin: (cancel) => session.shown.begin(cancel),
-        end: () => session.shown.end({ kind: 'none' }),
-      },
-      store.get,
-    ),
-    startWorst(tensorEvents),
-    startTable(store, tensorEvents),
-    startLookView((change) => session.compare(change), store.get),
-    outputs.draw,
-  );
-  byId('close', HTMLButtonElement).addEventListener('click', () => session.close());
+  const events = { look: (name: string) => lookAt(session, name), keep: (name: string) => session.keep(name) };
+  const sizes = new SizesPanel(session, redraw);
+  const outputs = new OutputsPanel(session, redraw);
+  const bytes = new BytesPanel(session, redraw);
+  const settings = new SettingsPanel(session, redraw);
+  const statistics = new StatisticsPanel(session, store.get, redraw);
+  const tensors = new TensorsPanel(store, events);
+  const look = new LookPanel(session, redraw);
+  const several = new SeveralPanel(session, redraw);
+
+  /** The page below its head, while a model is open. */
+  const openView = (state: OpenState) => html`
+    ${fileView(state.model, session)}
+    <div class="decide">
+      ${offersView(state, session)}
+      ${saveView(state, session, runner)}
+      ${sizes.view(state)}
+    </div>
+    <p class="hint" id="model-notes">${notesText(state)}</p>
+    ${savedView(state)}
+    ${outputs.view(state)}
+    ${bytes.view(state)}
+    ${settings.view(state, statistics.view(state))}
+    <div class="bench">
+      <div class="bench-list">
+        ${worstView(state, events)}
+        ${tensors.view(state, reportView(state))}
+      </div>
+      ${look.view(state)}
+    </div>`;
+
+  const [opened, list, problems, choose] = ['opened', 'several', 'problems', 'choose'].map((id) =>
+    byId(id, HTMLElement),
+  ) as [HTMLElement, HTMLElement, HTMLElement, HTMLElement];
+
+  function draw(state: State, before: State | undefined): void {
+    const { model, opening, several: models, problem, run } = state;
+    // The model shows once it is planned. Until then the page stays as it was, so that nothing moves while the plan is made.
+    if (model !== before?.model) opened.hidden = true;
+    const isNew = model !== undefined && opened.hidden && isPlanned(state);
+    if (isNew) opened.hidden = false;
+    list.hidden = models === undefined;
+    if (!isOpen(state)) outputs.rest();
+    renderWithFocus(() => {
+      render(isOpen(state) ? openView(state) : nothing, opened);
+      render(models === undefined ? nothing : several.view(models), list);
+    });
+    const { classList } = document.body;
+    const hasModel = model !== undefined && (!opened.hidden || classList.contains('has-model'));
+    classList.toggle('has-model', hasModel || models !== undefined);
+    const header = opening === undefined ? '' : `Reading the header of ${opening}…`;
+    const waiting = model === undefined || !opened.hidden ? header : `Planning ${model.name}…`;
+    setText(byId('opening', HTMLElement), waiting);
+    if (model !== before?.model || before === undefined) drawLinked(state);
+    // Show what is wrong. Messages are above the model, which may be scrolled away.
+    if (problem !== before?.problem) {
+      showProblem(model === undefined ? 'file' : 'settings', problem);
+      if (model !== undefined) {
+        showProblem('file');
+        if (problem !== undefined) problems.scrollIntoView({ block: 'nearest' });
+      }
+    }
+    // Move the focus with the page.
+    const works = isSaving(run);
+    const focus = (id: string) => byId(id, HTMLElement).focus({ preventScroll: true });
+    if (isNew) {
+      focus('model-name');
+      // The page may be scrolled, and the window small.
+      opened.scrollIntoView({ block: 'start' });
+    } else if (models !== undefined && models !== before?.several) focus('several-title');
+    else if (model === undefined && models === undefined && (before?.model ?? before?.several) !== undefined)
+      choose.focus();
+    else if (model !== undefined && works !== isSaving(before?.run ?? run) && document.activeElement === document.body)
+      focus(works ? 'model-cancel' : 'model-run');
+  }
+
   store.set({});
   return {
     open: (files) => void session.open(files),

@@ -1,8 +1,8 @@
-// Panel of all settings: target, options and rules.
+// Panel of all settings: target, options, data and rules, and the same as a command and as code.
 import type { ModelFormat } from 'scalepoint/model';
 import { problemOf, ruleFrom, sayProblem } from '../../src/tooling.js';
 import { copy } from '../shared/copy.js';
-import { byId, html, setText } from '../shared/dom.js';
+import { html, live, scrollBox, type TemplateResult } from '../shared/template.js';
 import {
   codeOf,
   commandOf,
@@ -18,25 +18,8 @@ import {
   withTarget,
 } from './choice.js';
 import { type Control, controlsFor, hasTower, valueAt, withValue } from './controls.js';
-import { isSaving, type State } from './state.js';
-
-/** A control for an option, at its value. */
-function controlNode(control: Control, choice: ModelChoice, onChange: (choice: ModelChoice) => void): HTMLElement {
-  const at = valueAt(control, choice.words);
-  const set = (value: number) => onChange({ ...choice, words: withValue(control, choice.words, value) });
-  const id = `option-${control.option}`;
-  if (control.values.length === 2) {
-    const box = html('input', { type: 'checkbox', id });
-    box.checked = at === 1;
-    box.addEventListener('change', () => set(Number(box.checked)));
-    return html('label', { class: 'check' }, box, html('span', {}, control.label));
-  }
-  const options = control.values.map(({ label }, i) => html('option', { value: i }, label));
-  const select = html('select', { id }, ...options);
-  select.value = String(at);
-  select.addEventListener('change', () => set(Number(select.value)));
-  return html('label', { class: 'field' }, control.label, select);
-}
+import type { ModelSession } from './session.js';
+import { isSaving, type OpenState } from './state.js';
 
 /** The first error in a text of rules, one a line; undefined if all are right. */
 function ruleProblem(format: ModelFormat, rules: readonly string[]): string | undefined {
@@ -58,101 +41,122 @@ function ruleProblem(format: ModelFormat, rules: readonly string[]): string | un
 /** Parts of the command up to this length stay in one line, as they fit into the narrowest window. */
 const unbrokenLength = 26;
 
-/** Draws the command so that a flag does not break, nor leave its value. */
-function drawCommand(name: string, choice: ModelChoice): void {
+/** The command. A flag does not break, nor leave its value. */
+function commandView(name: string, choice: ModelChoice): readonly (string | TemplateResult)[] {
   const parts = commandParts(name, choice).flatMap((part) => {
-    if (part.length <= unbrokenLength) return [part];
     const [flag = '', ...value] = part.split(' ');
-    return value.length === 0 ? [part] : [flag, value.join(' ')];
+    return part.length <= unbrokenLength || value.length === 0 ? [part] : [flag, value.join(' ')];
   });
-  byId('model-command', HTMLElement).replaceChildren(
-    ...parts.flatMap((part, i) => [
-      ...(i === 0 ? [] : [' ']),
-      part.length > unbrokenLength ? part : html('span', { class: 'unbroken' }, part),
-    ]),
-  );
+  return parts.map((part, i) => {
+    const space = i === 0 ? '' : ' ';
+    return part.length > unbrokenLength ? space + part : html`${space}<span class="unbroken">${part}</span>`;
+  });
 }
 
-/** Sets up the section "More": the target, its options, rules, and the same as a command and as code. */
-export function startMore(session: { choose(choice: ModelChoice): void }, current: () => State) {
-  const target = byId('model-target', HTMLSelectElement);
-  const rules = byId('model-rules', HTMLTextAreaElement);
-  const options = byId('model-options', HTMLElement);
-  const now = () => {
-    const { model, choice } = current();
-    return model === undefined || choice === undefined ? undefined : { model, choice };
-  };
-  // Follow the visitor.
-  target.addEventListener('change', () => {
-    const there = now();
-    if (there)
-      session.choose(withTarget(formatFor(there.model, target.value), there.choice, target.value as ModelChoice['to']));
-  });
-  rules.addEventListener('change', () => {
-    const there = now();
-    const lines = rules.value.split('\n').flatMap((line) => line.trim() || []);
-    const problem = there && ruleProblem(formatFor(there.model, there.choice.to), lines);
-    setText(byId('rules-problem', HTMLElement), problem ?? '');
-    rules.setAttribute('aria-invalid', String(problem !== undefined));
-    if (there && problem === undefined) session.choose({ ...there.choice, rules: lines });
-  });
-  byId('model-reset', HTMLButtonElement).addEventListener('click', () => {
-    const there = now();
-    if (there) session.choose(initialChoice(usualFormat(there.model)));
-  });
-  const onCopy = (id: string, what: string, text: typeof commandOf) =>
-    byId(id, HTMLButtonElement).addEventListener('click', () => {
-      const there = now();
-      if (there) void copy(text(there.model.name, formatFor(there.model, there.choice.to), there.choice), what);
-    });
-  onCopy('model-copy-command', 'Command', commandOf);
-  onCopy('model-copy-code', 'Code', codeOf);
-  byId('model-link', HTMLButtonElement).addEventListener(
-    'click',
-    () => void copy(location.href, 'Link to the settings'),
-  );
+/** The section "More". */
+export class SettingsPanel {
+  readonly #session: ModelSession;
+  readonly #redraw: () => void;
+  /** Rules as they are being written, as long as the choice stays. */
+  #draft: { readonly text: string; readonly problem?: string | undefined; readonly choice: ModelChoice } | undefined;
 
-  return (state: State, before: State | undefined) => {
-    const { model, choice, run } = state;
-    byId('more-fields', HTMLFieldSetElement).disabled = isSaving(run);
-    if (model === undefined || choice === undefined || choice === before?.choice) return;
-    // List the targets of a new model.
-    if (model !== before?.model) {
-      const lists = formatsOf(model).map((format) => {
-        const { label, targets } = infoOf(format);
-        const names = targets.flatMap(({ name, about, copies, needs }) =>
-          copies || needs !== undefined
-            ? []
-            : html('option', { value: name }, about === undefined ? name : `${name}: ${about}`),
-        );
-        return { label, names };
-      });
-      const groups = lists.map(({ label, names }) => html('optgroup', { label }, ...names));
-      const mixed = html('option', { value: 'mixed', id: 'model-mixed' });
-      target.replaceChildren(mixed, ...(lists.length > 1 ? groups : lists.flatMap(({ names }) => names)));
+  constructor(session: ModelSession, redraw: () => void) {
+    this.#session = session;
+    this.#redraw = redraw;
+  }
+
+  #writeRules(text: string, { model, choice }: OpenState, isDone: boolean): void {
+    const lines = text.split('\n').flatMap((line) => line.trim() || []);
+    const problem = isDone ? ruleProblem(formatFor(model, choice.to), lines) : this.#draft?.problem;
+    this.#draft = { text, problem, choice };
+    if (isDone && problem === undefined) this.#session.choose({ ...choice, rules: lines });
+    this.#redraw();
+  }
+
+  #targetsView({ model, choice }: OpenState): readonly TemplateResult[] {
+    const { size } = choice;
+    const lists = formatsOf(model).map((format) => {
+      const { label, targets } = infoOf(format);
+      const offered = targets.filter(({ copies, needs }) => !copies && needs === undefined);
+      const options = offered.map(
+        ({ name, about }) =>
+          html`<option value=${name} .selected=${live(size === undefined && name === choice.to)}>${about === undefined ? name : `${name}: ${about}`}</option>`,
+      );
+      return { label, options };
+    });
+    const groups = lists.map(({ label, options }) => html`<optgroup label=${label}>${options}</optgroup>`);
+    const isSized = size !== undefined;
+    const mixed = html`<option value="mixed" id="model-mixed" ?hidden=${!isSized} ?disabled=${!isSized} .selected=${live(isSized)}>${isSized ? `a mixture of ${size}` : ''}</option>`;
+    return [mixed, ...(lists.length > 1 ? groups : lists.flatMap(({ options }) => options))];
+  }
+
+  #controlView(control: Control, { choice }: OpenState): TemplateResult {
+    const at = valueAt(control, choice.words);
+    const set = (value: number) => this.#session.choose({ ...choice, words: withValue(control, choice.words, value) });
+    const id = `option-${control.option}`;
+    if (control.values.length === 2) {
+      const toggle = ({ target }: Event) => set(Number((target as HTMLInputElement).checked));
+      return html`<label class="check"><input type="checkbox" id=${id} .checked=${live(at === 1)} @change=${toggle}><span>${control.label}</span></label>`;
     }
-    // Show the choice. Keep the focus where controls are drawn anew.
-    const mixed = byId('model-mixed', HTMLOptionElement);
-    mixed.hidden = choice.size === undefined;
-    mixed.disabled = mixed.hidden;
-    setText(mixed, choice.size === undefined ? '' : `a mixture of ${choice.size}`);
-    target.value = choice.size === undefined ? choice.to : mixed.value;
-    rules.value = choice.rules.join('\n');
-    const focused = document.activeElement?.id;
+    const options = control.values.map(
+      ({ label }, i) => html`<option value=${i} .selected=${live(i === at)}>${label}</option>`,
+    );
+    const select = ({ target }: Event) => set(Number((target as HTMLSelectElement).value));
+    return html`<label class="field">${control.label}<select id=${id} @change=${select}>${options}</select></label>`;
+  }
+
+  /** @param data the control *Let data decide* */
+  view(state: OpenState, data: TemplateResult): TemplateResult {
+    const { model, choice, run } = state;
+    const session = this.#session;
+    if (this.#draft?.choice !== choice) this.#draft = undefined;
     const format = formatFor(model, choice.to);
-    options.replaceChildren(
-      ...controlsFor(format, choice.to, format !== model.format, hasTower(model)).map((control) =>
-        controlNode(control, choice, session.choose),
-      ),
-    );
-    if (focused?.startsWith('option-')) document.getElementById(focused)?.focus();
-    drawCommand(model.name, choice);
+    const controls = controlsFor(format, choice.to, format !== model.format, hasTower(model));
     const carried = settingsIn(hashOf(usualFormat(model), choice));
-    setText(
-      byId('model-carried', HTMLElement),
-      carried.length === 0
-        ? 'The link carries no settings: these are the usual ones.'
-        : `The link carries ${carried.join(', ')}, and nothing else of the file.`,
-    );
-  };
+    const copied = (what: string, text: typeof commandOf) => () => void copy(text(model.name, format, choice), what);
+    const { text = choice.rules.join('\n'), problem } = this.#draft ?? {};
+    const choose = ({ target }: Event) => {
+      const to = (target as HTMLSelectElement).value as ModelChoice['to'];
+      session.choose(withTarget(formatFor(model, to), choice, to));
+    };
+    const write = ({ target, type }: Event) =>
+      this.#writeRules((target as HTMLTextAreaElement).value, state, type === 'change');
+    return html`
+      <details class="more settings" id="more">
+        <summary>More: types, groups, ranges, rules, command and code</summary>
+        <fieldset class="plain" id="more-fields" ?disabled=${isSaving(run)}>
+          <legend class="hidden">All settings</legend>
+          <div class="settings-grid">
+            <div class="fields">
+              <label class="field">Weights become <select id="model-target" @change=${choose}>${this.#targetsView(state)}</select></label>
+              <div class="fields" id="model-options">${controls.map((control) => this.#controlView(control, state))}</div>
+              ${data}
+            </div>
+            <div class="fields">
+              <label class="field">Rules, one a line
+                <textarea id="model-rules" rows="4" spellcheck="false" autocomplete="off" placeholder="lm_head=keep" aria-describedby="rules-hint rules-problem"
+                  aria-invalid=${String(problem !== undefined)} .value=${live(text)} @input=${write} @change=${write}></textarea>
+              </label>
+              <p class="hint" id="rules-hint">Part of a name as a regular expression, then = and a type or keep. The first rule that fits decides.</p>
+              <p class="rules-problem" id="rules-problem" role="alert">${problem ?? ''}</p>
+              <div class="row"><button type="button" id="model-reset" @click=${() => session.choose(initialChoice(usualFormat(model)))}>Reset the settings</button></div>
+            </div>
+            <div class="fields">
+              <p class="field">The same without this page</p>
+              <pre class="scroll snippet wrap" data-name="The same on the command line" ${scrollBox()}><code id="model-command">${commandView(model.name, choice)}</code></pre>
+              <div class="row">
+                <button type="button" id="model-copy-command" @click=${copied('Command', commandOf)}>Copy as command</button>
+                <button type="button" id="model-copy-code" @click=${copied('Code', codeOf)}>Copy as code</button>
+                <button type="button" id="model-link" @click=${() => void copy(location.href, 'Link to the settings')}>Copy link to settings</button>
+              </div>
+              <p class="hint" id="model-carried">${
+                carried.length === 0
+                  ? 'The link carries no settings: these are the usual ones.'
+                  : `The link carries ${carried.join(', ')}, and nothing else of the file.`
+              }</p>
+            </div>
+          </div>
+        </fieldset>
+      </details>`;
+  }
 }

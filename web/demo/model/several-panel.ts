@@ -1,19 +1,19 @@
 // Panel of several models: a row each, the same settings for all, one button, one folder.
 import { type ModelTarget, presetTarget, quantizeModel, ScalepointError } from 'scalepoint/model';
-import { type Preset, presets } from '../../src/tooling.js';
+import { presets } from '../../src/tooling.js';
 import { download } from '../shared/copy.js';
-import { byId, html, setName, setText } from '../shared/dom.js';
 import type { ModelFile } from '../shared/files.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { announce } from '../shared/live.js';
 import { asSentence } from '../shared/problems.js';
+import { breakable, html, live, scrollBox, type TemplateResult } from '../shared/template.js';
 import { formatFor, infoOf, initialChoice, outputName, usualFormat, withTarget } from './choice.js';
 import { inPageWords } from './explain.js';
 import { chooseFolder, newFile, newFilePlace, writesFolders } from './folders.js';
-import { presetTitles } from './offers-panel.js';
 import { choosePlace } from './save.js';
+import type { ModelSession } from './session.js';
 import { planOf, type SeveralRow, totalOf } from './several.js';
-import type { State } from './state.js';
+import { presetTitles } from './wording.js';
 import { savingWorkers } from './workers.js';
 
 const json = (value: unknown) => new Blob([`${JSON.stringify(value, null, 2)}\n`], { type: 'application/json' });
@@ -57,200 +57,147 @@ async function convert(
   }
 }
 
-/** The table: a row for each model, and the sum of all. */
-class Table {
-  readonly #body = byId('several-rows', HTMLElement);
-  #rows: SeveralRow[] = [];
-
-  /** Shows models without sizes of results. */
-  show(models: readonly ModelFile[], open: (files: readonly File[]) => void): void {
-    this.#rows = models.map(({ files }) => {
-      return { before: files.reduce((sum, { size }) => sum + size, 0), after: undefined, state: '' };
-    });
-    this.#body.replaceChildren(
-      ...models.map((model, i) => {
-        const name = html('button', { type: 'button', class: 'link name' }, html('bdi'));
-        setName(name.firstElementChild as Element, model.name);
-        name.addEventListener('click', () => open(model.files));
-        return html(
-          'tr',
-          {},
-          html('th', { scope: 'row' }, name),
-          html('td', { class: 'number' }, formatBytes(this.#rows[i]?.before ?? 0)),
-          html('td', { class: 'number' }),
-          html('td'),
-        );
-      }),
-    );
-  }
-
-  /** Changes the row of model i. */
-  set(i: number, change: Partial<SeveralRow>): void {
-    const row = { ...(this.#rows[i] as SeveralRow), ...change };
-    this.#rows[i] = row;
-    const cells = this.#body.children[i]?.querySelectorAll('td');
-    if (cells === undefined) return;
-    setText(cells[1] as Element, row.after === undefined ? '' : formatBytes(row.after));
-    setText(cells[2] as Element, row.state);
-    const { before, after } = totalOf(this.#rows);
-    setText(
-      byId('several-total', HTMLElement),
-      after === undefined ? '' : `${formatBytes(before)} become ${formatBytes(after)}.`,
-    );
-  }
-
-  set disabled(value: boolean) {
-    for (const button of this.#body.querySelectorAll('button')) button.disabled = value;
-  }
+/** The targets that all of some models have. */
+function commonTargets(models: readonly ModelFile[]) {
+  const lists = models.map((model) => infoOf(usualFormat(model)).targets);
+  return (lists[0] ?? []).filter(
+    ({ name, copies, needs }) =>
+      !copies && needs === undefined && lists.every((list) => list.some((one) => one.name === name)),
+  );
 }
 
-/** The list of targets: presets, and the types that all of the models have. */
-class Targets {
-  readonly #list = byId('several-target', HTMLSelectElement);
-
-  constructor(onChange: () => void) {
-    this.#list.addEventListener('change', onChange);
-  }
-
-  offer(models: readonly ModelFile[]): void {
-    const lists = models.map((model) => infoOf(usualFormat(model)).targets);
-    const [first = []] = lists;
-    const common = first.filter(
-      ({ name, copies, needs }) =>
-        !copies && needs === undefined && lists.every((list) => list.some((one) => one.name === name)),
-    );
-    this.#list.replaceChildren(
-      ...presets.map((preset) => html('option', { value: preset }, presetTitles[preset])),
-      ...common.map(({ name, about }) =>
-        html('option', { value: name }, about === undefined ? name : `${name}: ${about}`),
-      ),
-    );
-    this.#list.value = 'balanced';
-  }
-
-  /** The target of a model: a preset means another type in each format. */
-  of(model: ModelFile): ModelTarget {
-    const { value } = this.#list;
-    const preset = presets.find((one) => one === value);
-    return (preset === undefined ? value : presetTarget(usualFormat(model), preset as Preset)) as ModelTarget;
-  }
-
-  /** Name of the result of a model. */
-  nameFor(model: ModelFile): string {
-    const to = this.of(model);
-    const format = formatFor(model, to);
-    return outputName(model.name, format, withTarget(format, initialChoice(format), to));
-  }
-
-  set disabled(value: boolean) {
-    this.#list.disabled = value;
-  }
-}
-
-class SeveralPanel {
-  readonly #table = new Table();
-  readonly #targets = new Targets(() => void this.#plan());
-  readonly #run = byId('several-run', HTMLButtonElement);
-  readonly #cancel = byId('several-cancel', HTMLButtonElement);
-  readonly #close = byId('several-close', HTMLButtonElement);
-  readonly #events: SeveralEvents;
+/** The list of several models. */
+export class SeveralPanel {
+  readonly #session: ModelSession;
+  readonly #redraw: () => void;
   #models: readonly ModelFile[] = [];
+  #rows: readonly SeveralRow[] = [];
+  /** A preset, or a type that all of the models have. */
+  #target = 'balanced';
+  #status = '';
   /** Set while models are being converted. */
   #controller: AbortController | undefined;
   #request = 0;
 
-  constructor(events: SeveralEvents) {
-    this.#events = events;
-    if (writesFolders()) setText(this.#run, 'Quantize all and save in one folder');
-    this.#run.addEventListener('click', () => void this.#start());
-    this.#cancel.addEventListener('click', () => this.#controller?.abort(new DOMException('cancelled', 'AbortError')));
-    this.#close.addEventListener('click', events.close);
+  constructor(session: ModelSession, redraw: () => void) {
+    this.#session = session;
+    this.#redraw = redraw;
   }
 
-  show(models: readonly ModelFile[]): void {
-    this.#models = models;
-    setText(byId('several-title', HTMLElement), formatMany(models.length, 'model'));
-    setText(byId('several-status', HTMLElement), '');
-    this.#table.show(models, this.#events.open);
-    this.#targets.offer(models);
-    this.#drawButtons();
-    byId('several-title', HTMLElement).focus({ preventScroll: true });
-    void this.#plan();
+  /** Changes the row of model i. */
+  #set(i: number, change: Partial<SeveralRow>): void {
+    this.#rows = this.#rows.map((row, at) => (at === i ? { ...row, ...change } : row));
+    this.#redraw();
+  }
+
+  /** The target of a model: a preset means another type in each format. */
+  #targetFor(model: ModelFile): ModelTarget {
+    const preset = presets.find((one) => one === this.#target);
+    return (preset === undefined ? this.#target : presetTarget(usualFormat(model), preset)) as ModelTarget;
+  }
+
+  /** Name of the result of a model. */
+  #nameFor(model: ModelFile): string {
+    const to = this.#targetFor(model);
+    const format = formatFor(model, to);
+    return outputName(model.name, format, withTarget(format, initialChoice(format), to));
   }
 
   async #plan(): Promise<void> {
-    const own = ++this.#request;
+    const request = ++this.#request;
     for (const [i, model] of this.#models.entries()) {
-      const planned = await planOf(model, this.#targets.of(model)).catch((error: unknown) =>
+      const planned = await planOf(model, this.#targetFor(model)).catch((error: unknown) =>
         asSentence(inPageWords(error)),
       );
-      if (own !== this.#request) return;
-      if (typeof planned === 'string') this.#table.set(i, { after: undefined, state: planned });
-      else this.#table.set(i, { after: planned, state: this.#targets.nameFor(model) });
+      if (request !== this.#request) return;
+      if (typeof planned === 'string') this.#set(i, { after: undefined, state: planned });
+      else this.#set(i, { after: planned, state: this.#nameFor(model) });
     }
+  }
+
+  #choose(target: string): void {
+    this.#target = target;
+    this.#redraw();
+    void this.#plan();
   }
 
   async #start(): Promise<void> {
-    // Without a dialog, files are downloaded.
+    const { shown } = this.#session;
     const controller = new AbortController();
-    if (!this.#events.begin(() => controller.abort(new DOMException('cancelled', 'AbortError')))) return;
+    if (!shown.begin(() => controller.abort(new DOMException('cancelled', 'AbortError')))) return;
+    // Without a dialog, files are downloaded.
     const folder = await chooseFolder();
-    if (folder === null) return this.#events.end();
+    if (folder === null) return shown.end({ kind: 'none' });
     this.#controller = controller;
+    this.#status = 'Quantizing one after the other…';
+    this.#redraw();
     const { signal } = controller;
-    this.#drawButtons();
     let saved = 0;
     for (const [i, model] of this.#models.entries()) {
       if (signal.aborted) break;
-      this.#table.set(i, { state: 'Starting…' });
-      const onProgress = (share: number) => this.#table.set(i, { state: `${Math.floor(share * 100)}\u00a0%` });
+      this.#set(i, { state: 'Starting…' });
+      const onProgress = (share: number) => this.#set(i, { state: `${Math.floor(share * 100)}\u00a0%` });
       try {
-        const options = { to: this.#targets.of(model), signal, onProgress };
-        const name = await convert(model, options, this.#targets.nameFor(model), folder);
+        const options = { to: this.#targetFor(model), signal, onProgress };
+        const name = await convert(model, options, this.#nameFor(model), folder);
         saved++;
-        this.#table.set(i, { state: `Saved ${name}` });
+        this.#set(i, { state: `Saved ${name}` });
       } catch (error) {
         // The others go on.
-        this.#table.set(i, { state: signal.aborted ? 'Cancelled' : asSentence(inPageWords(error)) });
+        this.#set(i, { state: signal.aborted ? 'Cancelled' : asSentence(inPageWords(error)) });
       }
     }
     this.#controller = undefined;
-    const words = `${saved} of ${formatMany(this.#models.length, 'model')} saved.`;
-    setText(byId('several-status', HTMLElement), words);
-    announce(words, 0);
-    this.#drawButtons();
-    this.#events.end();
+    this.#status = `${saved} of ${formatMany(this.#models.length, 'model')} saved.`;
+    announce(this.#status, 0);
+    shown.end({ kind: 'none' });
   }
 
-  #drawButtons(): void {
+  view(models: readonly ModelFile[]): TemplateResult {
+    if (models !== this.#models) {
+      this.#models = models;
+      this.#target = 'balanced';
+      this.#status = '';
+      this.#rows = models.map(({ files }) => {
+        return { before: files.reduce((sum, { size }) => sum + size, 0), after: undefined, state: '' };
+      });
+      void this.#plan();
+    }
     const works = this.#controller !== undefined;
-    const focused = document.activeElement;
-    this.#run.hidden = works;
-    this.#cancel.hidden = !works;
-    this.#close.disabled = works;
-    this.#targets.disabled = works;
-    this.#table.disabled = works;
-    if (works) setText(byId('several-status', HTMLElement), 'Quantizing one after the other…');
-    if (focused === this.#run && works) this.#cancel.focus();
-    if (focused === this.#cancel && !works) this.#run.focus();
+    const { before, after } = totalOf(this.#rows);
+    const option = (value: string, label: string) =>
+      html`<option value=${value} .selected=${live(value === this.#target)}>${label}</option>`;
+    const cancel = () => this.#controller?.abort(new DOMException('cancelled', 'AbortError'));
+    const row = ({ name, files }: ModelFile, i: number) => {
+      const { before, after, state } = this.#rows[i] ?? { before: 0, after: undefined, state: '' };
+      const open = () => void this.#session.open(files);
+      return html`<tr
+        ><th scope="row"><button type="button" class="link name" ?disabled=${works} @click=${open}><bdi>${breakable(name)}</bdi></button></th
+        ><td class="number">${formatBytes(before)}</td><td class="number">${after === undefined ? '' : formatBytes(after)}</td><td>${state}</td></tr>`;
+    };
+    return html`
+      <div class="file-head">
+        <h1 id="several-title" tabindex="-1">${formatMany(models.length, 'model')}</h1>
+        <div class="row"><button type="button" id="several-close" ?disabled=${works} @click=${() => this.#session.close()}>Close</button></div>
+      </div>
+      <div class="several-do">
+        <label class="field">All of them become <select id="several-target" ?disabled=${works} @change=${({ target }: Event) => this.#choose((target as HTMLSelectElement).value)}>${[
+          ...presets.map((preset) => option(preset, presetTitles[preset])),
+          ...commonTargets(models).map(({ name, about }) =>
+            option(name, about === undefined ? name : `${name}: ${about}`),
+          ),
+        ]}</select></label>
+        <button type="button" class="primary big" id="several-run" data-next="#several-cancel" ?hidden=${works}
+          @click=${() => void this.#start()}>${writesFolders() ? 'Quantize all and save in one folder' : 'Quantize all and save'}</button>
+        <button type="button" class="big" id="several-cancel" data-next="#several-run" ?hidden=${!works} @click=${cancel}>Cancel</button>
+        <p id="several-total">${after === undefined ? '' : `${formatBytes(before)} become ${formatBytes(after)}.`}</p>
+        <p class="hint" id="several-status" role="status">${this.#status}</p>
+      </div>
+      <div class="scroll" data-name="Models" ${scrollBox()}>
+        <table class="several-table">
+          <thead><tr><th scope="col">Model</th><th scope="col" class="number">Before</th><th scope="col" class="number">After</th><th scope="col">Result</th></tr></thead>
+          <tbody id="several-rows">${models.map(row)}</tbody>
+        </table>
+      </div>`;
   }
-}
-
-interface SeveralEvents {
-  open(files: readonly File[]): void;
-  close(): void;
-  /** The page stays at the list until `end`. Returns false if a save is under way already. */
-  begin(cancel: () => void): boolean;
-  end(): void;
-}
-
-/** Sets up the panel. */
-export function startSeveral(events: SeveralEvents, current: () => State) {
-  const panel = new SeveralPanel(events);
-  return ({ several }: State, before: State | undefined) => {
-    byId('several', HTMLElement).hidden = several === undefined;
-    if (several === before?.several) return;
-    if (several !== undefined) return panel.show(several);
-    if (before?.several !== undefined && current().model === undefined) byId('choose', HTMLButtonElement).focus();
-  };
 }

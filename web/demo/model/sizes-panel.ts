@@ -1,21 +1,15 @@
 // Panel of the size slider.
 import type { SizePoint } from '../../src/tooling.js';
-import { byId, onResize, setText } from '../shared/dom.js';
 import { formatBytes, formatDecibels } from '../shared/format.js';
 import { type ChartMark, drawLines } from '../shared/lines.js';
 import { sentence } from '../shared/problems.js';
+import { html, live, nothing, picture, type TemplateResult } from '../shared/template.js';
+import type { ModelSession } from './session.js';
 import { bytesIn, decibelsOf, isQuick, lossAt, type SizeCurve, sizeText, stopsOf, unitOf } from './sizes.js';
-import { isSaving, type State } from './state.js';
+import { isSaving, type OpenState, type State } from './state.js';
 import { formatSeconds } from './wording.js';
 
 type MeasuredSizes = SizeCurve & { kind: 'measured' };
-
-/** Events of the slider. */
-interface SizeEvents {
-  measure(): void;
-  cancel(): void;
-  choose(size: string): void;
-}
 
 /** A pause of the slider, after which its size is taken. */
 const restMilliseconds = 150;
@@ -34,32 +28,34 @@ function pointAt(curve: readonly SizePoint[], bytes: number): Chosen {
   return { bytes, error: lossAt(curve, bytes) ?? curve[0]?.error ?? 0, isExact: false };
 }
 
+/** A loss as a mean over the weights. */
+const lossText = ({ error }: SizePoint, tensors: number) =>
+  formatDecibels(Number(decibelsOf(error, tensors).toFixed(1)));
+
 /** Draws the curve, the presets and the size that was chosen, and puts the slider below. */
-function drawCurve({ curve, marks, tensors }: MeasuredSizes, chosen: Chosen | undefined): void {
-  const node = byId('size-curve', SVGSVGElement);
+function drawCurve(node: SVGSVGElement, { curve, marks, tensors }: MeasuredSizes, chosen: Chosen | undefined): void {
   const { width, height } = node.getBoundingClientRect();
-  if (width === 0) return;
   const { unit, factor } = unitOf(curve.at(-1)?.bytes ?? 0);
   const placed = ({ bytes, error }: SizePoint) => ({ x: bytes / factor, y: decibelsOf(error, tensors) });
   const { low, high } = stopsOf(curve);
   const inside = marks.filter(({ bytes }) => bytes <= high * 1.02);
   const all: ChartMark[] = inside.map(({ label, ...point }) => ({ ...placed(point), label }));
   if (chosen !== undefined) all.push({ ...placed(chosen), label: formatBytes(chosen.bytes), isChosen: true });
+  const [from, to] = [low, high].map(
+    (bytes) => `${formatBytes(bytes)} with ${lossText(pointAt(curve, bytes), tensors)}`,
+  );
   const at = drawLines(
     node,
     { series: [{ name: 'Least loss', style: 1, points: curve.map(placed) }], marks: all, unit, width, height },
     'Predicted SQNR of each size',
-    `From ${formatBytes(low)} with ${text(pointAt(curve, low), tensors)} to ${formatBytes(high)} with ${text(pointAt(curve, high), tensors)}.`,
+    `From ${from} to ${to}.`,
   );
-  if (at === undefined) return;
+  const slider = node.nextElementSibling;
+  if (at === undefined || !(slider instanceof HTMLInputElement)) return;
   const [start, end] = [at(low / factor) - halfThumb, at(high / factor) + halfThumb];
-  const { style } = byId('size', HTMLInputElement);
-  style.setProperty('--start', `${start.toFixed(1)}px`);
-  style.setProperty('--span', `${(end - start).toFixed(1)}px`);
+  slider.style.setProperty('--start', `${start.toFixed(1)}px`);
+  slider.style.setProperty('--span', `${(end - start).toFixed(1)}px`);
 }
-
-/** A loss as a mean over the weights. */
-const text = ({ error }: SizePoint, tensors: number) => formatDecibels(Number(decibelsOf(error, tensors).toFixed(1)));
 
 /** Comparison of a size with the smallest preset that is neither smaller nor more exact. */
 function comparison({ marks }: MeasuredSizes, { bytes, error }: Chosen): string {
@@ -75,7 +71,7 @@ function comparison({ marks }: MeasuredSizes, { bytes, error }: Chosen): string 
 }
 
 /** The types that the chosen size consists of. */
-function mixOf({ plan, fit }: State): string {
+function mixtureText({ plan, fit }: State): string {
   if (plan === undefined || fit === undefined) return '';
   const counts = new Map<string, number>();
   for (const { to, from, shape, kept } of plan.tensors) {
@@ -87,20 +83,10 @@ function mixOf({ plan, fit }: State): string {
 }
 
 /** The sentences beside the slider. */
-function wordsFor(sizes: MeasuredSizes, chosen: Chosen | undefined, state: State): string {
-  if (chosen === undefined)
-    return 'Drag the slider. Scalepoint picks a type for each layer so that this size loses least.';
-  const words = [`Predicted: ${text(chosen, sizes.tensors)}, the mean of all weights.`];
-  if (chosen.isExact) {
-    words.push(mixOf(state), comparison(sizes, chosen));
-    if (state.fit?.error === state.fit?.bound) words.push('No mixture of this size has a smaller error.');
-  }
-  return words.filter((part) => part !== '').join(' ');
-}
-
-/** The line about measuring. */
-function statusOf(sizes: SizeCurve): string {
+function sizesText(sizes: SizeCurve, chosen: Chosen | undefined, state: State): string {
   switch (sizes.kind) {
+    case 'none':
+      return '';
     case 'open':
       return 'Every weight is measured in every type that it can have. That takes longer than saving.';
     case 'measuring': {
@@ -109,96 +95,87 @@ function statusOf(sizes: SizeCurve): string {
     }
     case 'failed':
       return `Sizes cannot be predicted for this model. ${sentence(sizes.message)}`;
-    default:
-      return '';
+    case 'measured': {
+      if (chosen === undefined)
+        return 'Drag the slider. Scalepoint picks a type for each layer so that this size loses least.';
+      const words = [`Predicted: ${lossText(chosen, sizes.tensors)}, the mean of all weights.`];
+      if (chosen.isExact) {
+        words.push(mixtureText(state), comparison(sizes, chosen));
+        if (state.fit?.error === state.fit?.bound) words.push('No mixture of this size has a smaller error.');
+      }
+      return words.filter((part) => part !== '').join(' ');
+    }
   }
 }
 
-/** Sets up the slider of sizes, over the curve of their losses. */
-export function startSizes(events: SizeEvents, current: () => State) {
-  const slider = byId('size', HTMLInputElement);
-  /** True if the slider was moved to a size that is not chosen yet. */
-  let isMoved = false;
-  let rest: ReturnType<typeof setTimeout> | undefined;
+/** The slider of sizes, over the curve of their losses. */
+export class SizesPanel {
+  readonly #session: ModelSession;
+  readonly #redraw: () => void;
+  /** The size at the slider, if it was moved there and is not chosen yet, and the model that it was moved for. */
+  #moved: { readonly bytes: number; readonly model: OpenState['model'] } | undefined;
+  #rest: ReturnType<typeof setTimeout> | undefined;
 
-  /** The size at the slider; undefined if none was ever chosen. */
-  const chosenIn = (sizes: MeasuredSizes, { choice, fit }: State): Chosen | undefined => {
-    if (isMoved) return pointAt(sizes.curve, slider.valueAsNumber);
-    const bytes = bytesIn(choice?.size ?? '');
-    if (bytes === undefined) return undefined;
-    return fit === undefined ? pointAt(sizes.curve, bytes) : { bytes, error: fit.error, isExact: true };
-  };
-  const drawMeasured = () => {
-    const state = current();
-    const { sizes, plan } = state;
-    if (sizes.kind !== 'measured') return;
-    const chosen = chosenIn(sizes, state);
-    if (!isMoved) {
-      const { low, high, step } = stopsOf(sizes.curve);
-      Object.assign(slider, { min: String(low), max: String(high), step: String(step) });
-      // Until a size is chosen, the slider stands where the plan is.
-      slider.value = String(chosen?.bytes ?? plan?.totals.bytesAfter ?? high);
-    }
-    const at = chosen ?? pointAt(sizes.curve, slider.valueAsNumber);
-    slider.setAttribute('aria-valuetext', `${formatBytes(at.bytes)}, predicted ${text(at, sizes.tensors)}`);
-    setText(byId('size-value', HTMLOutputElement), chosen === undefined ? '' : formatBytes(chosen.bytes));
-    setText(byId('size-words', HTMLElement), wordsFor(sizes, chosen, state));
-    drawCurve(sizes, chosen);
-  };
-  const take = () => {
-    clearTimeout(rest);
-    if (!isMoved) return;
-    events.choose(sizeText(slider.valueAsNumber));
-    isMoved = false;
-  };
-  slider.addEventListener('input', () => {
-    isMoved = true;
-    drawMeasured();
-    clearTimeout(rest);
-    rest = setTimeout(take, restMilliseconds);
-  });
-  slider.addEventListener('change', take);
-  byId('size-measure', HTMLButtonElement).addEventListener('click', events.measure);
-  byId('size-cancel', HTMLButtonElement).addEventListener('click', events.cancel);
-  onResize(byId('size-slider', HTMLElement), drawMeasured);
+  constructor(session: ModelSession, redraw: () => void) {
+    this.#session = session;
+    this.#redraw = redraw;
+  }
 
-  return (state: State, before: State | undefined) => {
+  #drop(): void {
+    clearTimeout(this.#rest);
+    this.#moved = undefined;
+  }
+
+  #take(): void {
+    const moved = this.#moved;
+    this.#drop();
+    if (moved !== undefined) this.#session.chooseSize(sizeText(moved.bytes));
+  }
+
+  view(state: OpenState): TemplateResult {
     const { sizes, choice, run, plan, fit, model, isQuantized, problem } = state;
     const works = isSaving(run);
-    const measure = byId('size-measure', HTMLButtonElement);
-    const cancel = byId('size-cancel', HTMLButtonElement);
-    const bar = byId('size-progress', HTMLProgressElement);
-    slider.disabled = works;
-    measure.disabled = works;
     // A size at which the slider has come to rest belongs to the model that it was moved for.
-    if (isMoved && (model !== before?.model || works)) {
-      clearTimeout(rest);
-      isMoved = false;
-      drawMeasured();
-    }
-    const isSame = sizes === before?.sizes && choice === before.choice && plan === before.plan && fit === before.fit;
-    if (isSame && isQuantized === before?.isQuantized && problem === before.problem) return;
-    const section = byId('sizes', HTMLElement);
-    section.hidden = sizes.kind === 'none';
-    section.classList.toggle('chosen', choice?.size !== undefined);
+    if (this.#moved?.model !== model || works) this.#drop();
+    const measured = sizes.kind === 'measured' ? sizes : undefined;
+    const { curve = [], tensors = 0 } = measured ?? {};
+    // Find the size at the slider. Until one is chosen, the slider stands where the plan is.
+    const { low, high, step } = stopsOf(curve);
+    const bytes = bytesIn(choice.size ?? '');
+    let chosen: Chosen | undefined;
+    if (this.#moved !== undefined) chosen = pointAt(curve, this.#moved.bytes);
+    else if (bytes !== undefined)
+      chosen = fit === undefined ? pointAt(curve, bytes) : { bytes, error: fit.error, isExact: true };
+    const wanted = Math.min(high, Math.max(low, plan?.totals.bytesAfter ?? high));
+    const at = chosen ?? pointAt(curve, low + Math.round((wanted - low) / step) * step);
     // The picture has its room before it is there, so that nothing moves when it comes.
-    const isSoon = model !== undefined && isQuick(model) && !isQuantized && problem === undefined;
+    const isSoon = isQuick(model) && !isQuantized && problem === undefined;
     const isComing = sizes.kind === 'measuring' || (sizes.kind === 'open' && isSoon);
-    const picture = byId('size-slider', HTMLElement);
-    picture.hidden = sizes.kind !== 'measured' && !isComing;
-    picture.classList.toggle('coming', isComing);
-    const focused = document.activeElement;
-    measure.hidden = sizes.kind !== 'open' && sizes.kind !== 'failed';
-    cancel.hidden = sizes.kind !== 'measuring';
-    bar.hidden = sizes.kind !== 'measuring';
-    if (sizes.kind === 'measuring') bar.value = sizes.share;
-    if (sizes.kind === 'measured') drawMeasured();
-    else {
-      setText(byId('size-words', HTMLElement), statusOf(sizes));
-      setText(byId('size-value', HTMLOutputElement), '');
-    }
-    // A button that is gone hands its focus on.
-    if (focused === measure && measure.hidden) (sizes.kind === 'measured' ? slider : cancel).focus();
-    if (focused === cancel && cancel.hidden) (sizes.kind === 'measured' ? slider : measure).focus();
-  };
+    const isMeasuring = sizes.kind === 'measuring';
+    const draw = (node: SVGSVGElement) => measured && drawCurve(node, measured, chosen);
+    const move = ({ target }: Event) => {
+      this.#drop();
+      this.#moved = { bytes: (target as HTMLInputElement).valueAsNumber, model };
+      this.#rest = setTimeout(() => this.#take(), restMilliseconds);
+      this.#redraw();
+    };
+    return html`
+      <section class="sizes ${choice.size === undefined ? '' : 'chosen'}" id="sizes" aria-labelledby="sizes-title" ?hidden=${sizes.kind === 'none'}>
+        <div class="sizes-words">
+          <h2 id="sizes-title">Or set the size</h2>
+          <output class="offer-size" id="size-value" for="size" aria-hidden="true">${measured && chosen ? formatBytes(chosen.bytes) : ''}</output>
+          <p class="hint" id="size-words">${sizesText(sizes, chosen, state)}</p>
+          <button type="button" id="size-measure" data-next="#size then #size-cancel" ?hidden=${sizes.kind !== 'open' && sizes.kind !== 'failed'} ?disabled=${works}
+            @click=${() => this.#session.measureSizes()}>Measure what each size costs</button>
+          <progress id="size-progress" max="1" value=${isMeasuring ? sizes.share : 0} aria-label="Progress of measuring" ?hidden=${!isMeasuring}></progress>
+          <button type="button" id="size-cancel" data-next="#size then #size-measure" ?hidden=${!isMeasuring} @click=${() => this.#session.cancelSizes()}>Stop measuring</button>
+        </div>
+        <div class="sizes-picture ${isComing ? 'coming' : ''}" id="size-slider" ?hidden=${measured === undefined && !isComing}>
+          <svg class="chart" id="size-curve" role="img" ${picture(draw, [measured, chosen?.bytes, chosen?.error])}><title>Predicted SQNR of each size</title><desc>Nothing is drawn yet.</desc></svg>
+          <input type="range" id="size" aria-label="Size of the result, at most" min=${low} max=${high} step=${step} .value=${live(String(at.bytes))}
+            aria-valuetext=${measured === undefined ? nothing : `${formatBytes(at.bytes)}, predicted ${lossText(at, tensors)}`}
+            ?disabled=${works} @input=${move} @change=${() => this.#take()}>
+        </div>
+      </section>`;
+  }
 }

@@ -1,10 +1,28 @@
 // Panel of the table of tensors.
 import type { PlannedTensorInfo } from 'scalepoint/model';
-import { byId, html, onResize, replaceKeepingFocus, setName, setText } from '../shared/dom.js';
 import { formatBytes, formatDecibels, formatMany, formatReal, formatShape } from '../shared/format.js';
 import { recall, remember } from '../shared/remember.js';
 import type { Store } from '../shared/store.js';
-import { isSaving, type MeasuredError, markedTensors, type SortKey, type State, shownTensors } from './state.js';
+import {
+  breakable,
+  html,
+  live,
+  nothing,
+  picture,
+  remembered,
+  repeat,
+  scrollBox,
+  type TemplateResult,
+} from '../shared/template.js';
+import {
+  isSaving,
+  type MeasuredError,
+  markedTensors,
+  type OpenState,
+  type SortKey,
+  type State,
+  shownTensors,
+} from './state.js';
 
 /** A column of the table. */
 interface TensorColumn {
@@ -81,185 +99,160 @@ function keptText(kept: PlannedTensorInfo['kept'], choice: State['choice']): str
   return choice?.size === undefined ? 'kept by you' : 'stays as it is';
 }
 
-/** Events of the table. */
-interface TableEvents {
-  /** The visitor wants to see a tensor's numbers. */
-  look(name: string): void;
-  /** The visitor wants to keep a tensor, or no longer. */
-  keep(name: string): void;
-}
-
-/** The button that keeps a tensor, or the reason why it stays anyway. */
-function lastCell({ name, kept }: PlannedTensorInfo, { choice, plan, run }: State, events: TableEvents): HTMLElement {
-  const mine = choice?.kept.has(name) ?? false;
-  // Others are kept for a reason that cannot be changed here.
-  if (plan === undefined || (kept !== undefined && !mine)) {
-    return html('td', { class: 'keep' }, html('span', { class: 'hint' }, keptText(kept, choice)));
-  }
-  const label = mine ? 'Convert' : 'Keep';
-  const disabled = isSaving(run);
-  const button = html(
-    'button',
-    { type: 'button', class: 'small', 'aria-label': `${label} ${name}`, 'data-keep': name, disabled: disabled && '' },
-    label,
-  );
-  button.addEventListener('click', () => events.keep(name));
-  return html('td', { class: 'keep' }, button);
-}
-
-/** A row. `isLow` marks one of the largest errors. */
-function rowOf(
-  tensor: PlannedTensorInfo,
-  index: number,
-  state: State,
-  shown: readonly TensorColumn[],
-  isLow: boolean,
-  events: TableEvents,
-) {
-  const { name, kept } = tensor;
-  const measured = kept === undefined ? state.errors.get(name) : undefined;
-  const look = html('button', { type: 'button', class: 'link name', title: name, 'data-look': name }, html('bdi'));
-  setName(look.firstElementChild as Element, name);
-  look.addEventListener('click', () => events.look(name));
-  const cells = shown.slice(1).map((column) => {
-    const text = column.text(tensor, measured);
-    const isWorst = column.key === 'sqnr' && isLow;
-    const classes = [column.numeric && 'number', column.isExtra && 'extra', isWorst && 'low'].filter(Boolean).join(' ');
-    const mark = isWorst ? [html('span', { class: 'low-mark' }, 'low ')] : [];
-    return html('td', { class: classes || false, 'data-column': column.label }, ...mark, text);
-  });
-  const selected = state.look?.name === name;
-  const attributes = { 'aria-rowindex': index + 2, class: selected && 'selected' };
-  return html('tr', attributes, html('th', { scope: 'row' }, look), ...cells, lastCell(tensor, state, events));
-}
-
-/** A spacer in place of the rows out of view. */
-function space(height: number) {
-  const cell = html('td', { colspan: columns.length + 1 });
-  const row = html('tr', { class: 'space', 'aria-hidden': 'true' }, cell);
-  cell.style.height = `${height}px`;
-  return row;
-}
-
-/** The heads of the columns. Their buttons sort: upward, downward, and as the file has it. */
-function headerCells(store: Store<State>): HTMLTableCellElement[] {
-  return columns.map(({ key, label, numeric }) => {
-    const button = html('button', { type: 'button', class: 'link' }, label);
-    button.addEventListener('click', () => {
-      const { sort } = store.get();
-      const again = sort.key === key;
-      const descending = again ? !sort.descending : false;
-      store.set({ sort: again && sort.descending ? { key: 'order', descending: false } : { key, descending } });
-    });
-    return html('th', { scope: 'col', class: numeric === true && 'number' }, button);
-  });
-}
-
-/** Sets up the list of columns to show. */
-function startColumns(store: Store<State>): void {
-  const menu = byId('model-columns', HTMLDetailsElement);
-  const boxes = columns.slice(1).map(({ key, label }) => {
-    const box = html('input', { type: 'checkbox', value: key });
-    byId('model-columns-list', HTMLElement).append(html('label', { class: 'check' }, box, html('span', {}, label)));
-    box.addEventListener('change', () => {
-      const chosen = new Set(boxes.filter(({ checked }) => checked).map(({ value }) => value as SortKey));
-      remember('columns', [...chosen].join(' ') || 'none');
-      store.set({ columns: chosen });
-    });
-    return box;
-  });
-  menu.addEventListener('toggle', () => {
-    const shown = new Set<string>(shownColumns(store.get()).map(({ key }) => key));
-    for (const box of boxes) box.checked = shown.has(box.value);
-  });
-  // The list lies over the table, so it closes when the visitor goes on.
-  menu.addEventListener('keydown', ({ key }) => {
-    if (key !== 'Escape') return;
-    menu.open = false;
-    menu.querySelector('summary')?.focus();
-  });
-  menu.addEventListener('focusout', ({ relatedTarget }) => {
-    if (relatedTarget instanceof Node && !menu.contains(relatedTarget)) menu.open = false;
-  });
-  addEventListener('pointerdown', ({ target }) => {
-    if (target instanceof Node && !menu.contains(target)) menu.open = false;
-  });
-}
-
 /** The columns that were chosen in an earlier visit. */
-function rememberedColumns(): ReadonlySet<SortKey> | undefined {
+export function rememberedColumns(): ReadonlySet<SortKey> | undefined {
   const keys = recall('columns').split(' ');
   return keys[0] === '' ? undefined : new Set(columns.flatMap(({ key }) => (keys.includes(key) ? [key] : [])));
 }
 
-/** Sets up the table of tensors. Only the rows in view are in the document. */
-export function startTable(store: Store<State>, events: TableEvents) {
-  const box = byId('model-table', HTMLElement);
-  const body = byId('model-rows', HTMLElement);
-  const filter = byId('model-filter', HTMLInputElement);
-  const headers = headerCells(store);
-  byId('model-head', HTMLElement).append(
-    ...headers,
-    html('th', { scope: 'col' }, html('span', { class: 'hidden' }, 'Keep')),
+/** The table of tensors. Only the rows in view are in the document. */
+export class TensorsPanel {
+  readonly #store: Store<State>;
+  readonly #events: { look(name: string): void; keep(name: string): void };
+  readonly #listed = remembered(
+    (
+      plan: State['plan'],
+      model: State['model'],
+      errors: State['errors'],
+      sort: State['sort'],
+      filter: State['filter'],
+    ) => {
+      // Another list begins at its top.
+      document.getElementById('model-table')?.scrollTo(0, 0);
+      return shownTensors({ plan, model, errors, sort, filter });
+    },
   );
-  filter.addEventListener('input', () => store.set({ filter: filter.value }));
-  startColumns(store);
-  const remembered = rememberedColumns();
-  if (remembered !== undefined) store.set({ columns: remembered });
+  readonly #marked = remembered((plan: State['plan'], errors: State['errors']) => markedTensors({ plan, errors }));
+  #frame = 0;
 
-  let shown: readonly PlannedTensorInfo[] = [];
-  let worst: ReadonlySet<string> = new Set();
+  /** @param events a tensor is to be shown, or kept as it is or no longer */
+  constructor(store: Store<State>, events: { look(name: string): void; keep(name: string): void }) {
+    this.#store = store;
+    this.#events = events;
+    // The list of columns lies over the table, so it closes when the visitor goes on.
+    addEventListener('pointerdown', ({ target }) => {
+      const menu = document.getElementById('model-columns');
+      if (menu instanceof HTMLDetailsElement && target instanceof Node && !menu.contains(target)) menu.open = false;
+    });
+  }
 
-  /** Draws the rows in view. The focus stays on the button that has it. */
-  const drawRows = () => {
-    const state = store.get();
-    const columnsNow = shownColumns(state);
-    for (const [i, cell] of headers.entries()) cell.hidden = !columnsNow.includes(columns[i] as TensorColumn);
-    const style = getComputedStyle(box);
-    const [base, more] = ['--row-base', '--row-extra'].map((name) => Number.parseFloat(style.getPropertyValue(name)));
-    const extra = columnsNow.filter(({ isExtra }) => isExtra).length;
-    const rowHeight = (base || 40) + (more || 0) * extra;
-    box.style.setProperty('--row', `${rowHeight}px`);
-    const first = Math.max(0, Math.floor(box.scrollTop / rowHeight) - spareRows);
-    const last = Math.min(shown.length, Math.ceil((box.scrollTop + box.clientHeight) / rowHeight) + spareRows);
-    const rows = shown
-      .slice(first, last)
-      .map((tensor, i) => rowOf(tensor, first + i, state, columnsNow, worst.has(tensor.name), events));
-    const spaces = [space(first * rowHeight), space((shown.length - last) * rowHeight)] as const;
-    // While a model is quantized the other button of a row cannot be pressed, so it does not take the focus.
-    replaceKeepingFocus(body, [spaces[0], ...rows, spaces[1]], ({ keep }) => [
-      body.querySelector<HTMLElement>(`[data-look="${CSS.escape(keep ?? '')}"]`),
-      box,
-    ]);
-  };
-  let frame = 0;
-  box.addEventListener('scroll', () => {
-    cancelAnimationFrame(frame);
-    frame = requestAnimationFrame(drawRows);
-  });
-  onResize(box, drawRows);
+  /** The list of columns to show. */
+  #menuView(shown: readonly TensorColumn[]): TemplateResult {
+    const choose = ({ currentTarget }: Event) => {
+      const boxes = [...(currentTarget as HTMLElement).querySelectorAll('input')];
+      const chosen = new Set(boxes.flatMap(({ checked, value }) => (checked ? [value as SortKey] : [])));
+      remember('columns', [...chosen].join(' ') || 'none');
+      this.#store.set({ columns: chosen });
+    };
+    const onKey = ({ key, currentTarget }: KeyboardEvent) => {
+      const menu = currentTarget as HTMLDetailsElement;
+      if (key !== 'Escape') return;
+      menu.open = false;
+      menu.querySelector('summary')?.focus();
+    };
+    const onLeave = ({ relatedTarget, currentTarget }: FocusEvent) => {
+      const menu = currentTarget as HTMLDetailsElement;
+      if (relatedTarget instanceof Node && !menu.contains(relatedTarget)) menu.open = false;
+    };
+    return html`
+      <details class="columns" id="model-columns" @keydown=${onKey} @focusout=${onLeave}>
+        <summary>Columns</summary>
+        <fieldset id="model-columns-list" @change=${choose}><legend class="hidden">Columns of the table</legend>${columns
+          .slice(1)
+          .map(
+            (column) =>
+              html`<label class="check"><input type="checkbox" value=${column.key} .checked=${live(shown.includes(column))}><span>${column.label}</span></label>`,
+          )}</fieldset>
+      </details>`;
+  }
 
-  return (state: State, before: State | undefined) => {
-    const { plan, model, errors, sort, filter: wanted, look, choice, run, columns: chosen } = state;
-    if (model === undefined) return;
-    const same = plan === before?.plan && model === before?.model && errors === before?.errors;
-    const listed = same && sort === before?.sort && wanted === before?.filter && chosen === before?.columns;
-    if (listed && look?.name === before?.look?.name && choice === before?.choice && run.kind === before?.run.kind)
-      return;
-    if (!listed) {
-      shown = shownTensors(state);
-      worst = markedTensors(state);
-      headers.forEach((cell, i) => {
-        cell.ariaSort = sort.key !== columns[i]?.key ? 'none' : sort.descending ? 'descending' : 'ascending';
-      });
-      const total = (plan?.tensors ?? model.tensors).length;
-      const of = shown.length === total ? '' : ` of ${total}`;
-      setText(byId('model-found', HTMLElement), `${formatMany(shown.length, 'tensor')}${of}`);
-      body.parentElement?.setAttribute('aria-rowcount', String(shown.length + 1));
-      byId('model-none', HTMLElement).hidden = shown.length > 0;
-    }
-    if (filter.value !== wanted) filter.value = wanted;
-    if (model !== before?.model || sort !== before?.sort || wanted !== before?.filter) box.scrollTop = 0;
-    drawRows();
-  };
+  /** The heads of the columns. Their buttons sort: upward, downward, and as the file has it. */
+  #headView({ sort }: State, shown: readonly TensorColumn[]): readonly TemplateResult[] {
+    return columns.map((column) => {
+      const { key, label, numeric } = column;
+      const isSorted = sort.key === key;
+      const next = isSorted && sort.descending ? 'order' : key;
+      const order = !isSorted ? 'none' : sort.descending ? 'descending' : 'ascending';
+      const change = () => this.#store.set({ sort: { key: next, descending: isSorted && !sort.descending } });
+      return html`<th scope="col" class=${numeric ? 'number' : ''} aria-sort=${order} ?hidden=${!shown.includes(column)}><button type="button" class="link" @click=${change}>${label}</button></th>`;
+    });
+  }
+
+  /** The button that keeps a tensor, or the reason why it stays anyway. */
+  #keepView({ name, kept }: PlannedTensorInfo, { choice, plan, run }: State): TemplateResult {
+    const isMine = choice?.kept.has(name) ?? false;
+    // Others are kept for a reason that cannot be changed here.
+    if (plan === undefined || (kept !== undefined && !isMine))
+      return html`<span class="hint">${keptText(kept, choice)}</span>`;
+    const label = isMine ? 'Convert' : 'Keep';
+    // While a model is saved the button cannot be pressed, so that of the name takes the focus.
+    return html`<button type="button" class="small" aria-label="${label} ${name}" data-keep=${name} data-next=${`[data-look="${CSS.escape(name)}"] then #model-table`}
+      ?disabled=${isSaving(run)} @click=${() => this.#events.keep(name)}>${label}</button>`;
+  }
+
+  #rowView(tensor: PlannedTensorInfo, index: number, state: State, shown: readonly TensorColumn[]): TemplateResult {
+    const { name, kept } = tensor;
+    const measured = kept === undefined ? state.errors.get(name) : undefined;
+    const isMarked = this.#marked(state.plan, state.errors).has(name);
+    const cells = shown.slice(1).map((column) => {
+      const isLow = column.key === 'sqnr' && isMarked;
+      const classes = [column.numeric && 'number', column.isExtra && 'extra', isLow && 'low'].filter(Boolean).join(' ');
+      const mark = isLow ? html`<span class="low-mark">low </span>` : nothing;
+      return html`<td class=${classes} data-column=${column.label}>${mark}${column.text(tensor, measured)}</td>`;
+    });
+    return html`<tr aria-rowindex=${index + 2} class=${state.look?.name === name ? 'selected' : ''}
+      ><th scope="row"><button type="button" class="link name" title=${name} data-look=${name} data-next="#model-table"
+        @click=${() => this.#events.look(name)}><bdi>${breakable(name)}</bdi></button></th
+      >${cells}<td class="keep">${this.#keepView(tensor, state)}</td></tr>`;
+  }
+
+  /** @param report buttons below the table */
+  view(state: OpenState, report: TemplateResult): TemplateResult {
+    const { plan, model, errors, sort, filter } = state;
+    const listed = this.#listed(plan, model, errors, sort, filter);
+    const shown = shownColumns(state);
+    const total = (plan?.tensors ?? model.tensors).length;
+    const of = listed.length === total ? '' : ` of ${total}`;
+    // Find the rows in view.
+    const box = document.getElementById('model-table');
+    const style = box === null ? undefined : getComputedStyle(box);
+    const [base, more] = ['--row-base', '--row-extra'].map((name) =>
+      Number.parseFloat(style?.getPropertyValue(name) ?? ''),
+    );
+    const rowHeight = (base || 40) + (more || 0) * shown.filter(({ isExtra }) => isExtra).length;
+    const { scrollTop = 0, clientHeight = 0 } = box ?? {};
+    const first = Math.max(0, Math.floor(scrollTop / rowHeight) - spareRows);
+    const last = Math.min(listed.length, Math.ceil((scrollTop + clientHeight) / rowHeight) + spareRows);
+    const space = (rows: number) =>
+      html`<tr class="space" aria-hidden="true"><td colspan=${columns.length + 1} .style=${`height: ${rows * rowHeight}px`}></td></tr>`;
+    const onScroll = () => {
+      cancelAnimationFrame(this.#frame);
+      this.#frame = requestAnimationFrame(() => this.#store.draw());
+    };
+    return html`
+      <section aria-labelledby="tensors-title">
+        <div class="head">
+          <h2 id="tensors-title">Tensors</h2>
+          <div class="find">
+            <p class="hint" id="model-found" role="status">${formatMany(listed.length, 'tensor')}${of}</p>
+            ${this.#menuView(shown)}
+            <label><span class="hidden">Find a tensor</span><input type="search" id="model-filter" placeholder="Find a tensor" autocomplete="off" spellcheck="false"
+              .value=${live(filter)} @input=${({ target }: Event) => this.#store.set({ filter: (target as HTMLInputElement).value })}></label>
+          </div>
+        </div>
+        <div class="scroll table-box" id="model-table" data-name="Tensors of the model" .style=${`--row: ${rowHeight}px`} @scroll=${onScroll}
+          ${scrollBox()} ${picture(() => this.#store.draw(), [])}>
+          <table class="model-table" aria-rowcount=${listed.length + 1}>
+            <thead><tr id="model-head">${this.#headView(state, shown)}<th scope="col"><span class="hidden">Keep</span></th></tr></thead>
+            <tbody id="model-rows">${space(first)}${repeat(
+              listed.slice(first, last),
+              ({ name }) => name,
+              (tensor, i) => this.#rowView(tensor, first + i, state, shown),
+            )}${space(listed.length - last)}</tbody>
+          </table>
+        </div>
+        <p class="hint" id="model-none" ?hidden=${listed.length > 0}>No tensor has that in its name.</p>
+        ${report}
+      </section>`;
+  }
 }

@@ -60,36 +60,7 @@ export function onTheme(node: Element, action: () => void): void {
   new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ['data-theme'] });
 }
 
-/** Sets the text of a node to a name, which may break after its dots, slashes and underscores. */
-export function setName(node: Element, name: string): void {
-  const parts = name.split(/(?<=[./_-])/);
-  node.replaceChildren(...parts.flatMap((part, i) => (i === 0 ? [part] : [document.createElement('wbr'), part])));
-}
-
 /** Sets the text of a node if it differs. Setting the same text would repaint it and make screen readers repeat it. */
 export function setText(node: Element, text: string): void {
   if (node.textContent !== text) node.textContent = text;
-}
-
-/**
- * Replaces the content of a box, and keeps the focus in it: on the element with the same `data-` attribute,
- * or on the first of `others` that takes it. An element that left the document has lost it.
- */
-export function replaceKeepingFocus(
-  box: HTMLElement,
-  children: readonly Node[],
-  others: (data: Readonly<DOMStringMap>) => readonly (HTMLElement | null)[],
-): void {
-  const focused = document.activeElement;
-  const hadFocus = focused !== box && box.contains(focused);
-  box.replaceChildren(...children);
-  if (!hadFocus) return;
-  const data = focused instanceof HTMLElement ? focused.dataset : {};
-  const [same] = Object.keys(data).flatMap((name) =>
-    [...box.querySelectorAll<HTMLElement>(`[data-${name}]`)].filter((node) => node.dataset[name] === data[name]),
-  );
-  for (const node of [same ?? null, ...others(data)]) {
-    node?.focus({ preventScroll: true });
-    if (node !== null && document.activeElement === node) return;
-  }
 }

@@ -38,6 +38,7 @@ const packages = [
     owner: '',
     more: () => '',
   },
+  { name: 'lit-html', use: 'draws the pages from templates', owner: '', more: () => '' },
 ];
 
 /** The text of the file. */

@@ -31,12 +31,12 @@ const fileOf = (name: string, bytes: Uint8Array) => ({ name, mimeType: '', buffe
 const openFile = (...files: (string | ReturnType<typeof fileOf>)[]) =>
   page.setInputFiles('#file', files as string[] | ReturnType<typeof fileOf>[]);
 
-const size = () => page.$eval('#model-size', (data) => Number((data as HTMLDataElement).value));
+const size = () => page.locator('#model-size').evaluate((data) => Number((data as HTMLDataElement).value));
 const status = () => page.textContent('#model-status');
 /** Waits until the page shows a size that differs from `before`. */
 const planned = (before = 0) =>
   page.waitForFunction((old) => {
-    const size = Number((document.querySelector('#model-size') as HTMLDataElement).value);
+    const size = Number((document.querySelector('#model-size') as HTMLDataElement | null)?.value);
     const { hidden } = document.querySelector('#opened') as HTMLElement;
     return size > 0 && size !== old && !hidden;
   }, before);
