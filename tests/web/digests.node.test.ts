@@ -14,7 +14,7 @@ import {
   readTensor,
 } from 'scalepoint/model';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { registerLibrary } from '../../web/src/architectures/webllm/prebuilt.js';
+import { registerLibrary } from '../../web/src/architectures/webllm/families.js';
 import { commandAbouts } from '../../web/src/cli/flags.js';
 import { ggufTargets } from '../../web/src/formats/gguf/targets.js';
 import { type MlcTarget, mlcTargets } from '../../web/src/formats/mlc/targets.js';

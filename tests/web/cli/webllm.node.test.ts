@@ -1,7 +1,7 @@
 // Results for WebLLM on the command line.
 import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { expect, it } from 'vitest';
-import { registerLibrary } from '../../../web/src/architectures/webllm/prebuilt.js';
+import { registerLibrary } from '../../../web/src/architectures/webllm/families.js';
 import { safetensors } from '../support/models.js';
 import { putSmol, smolShapes } from '../support/smol.js';
 import { decoderConfig, decoderWeights, plainTokenizer, tiny } from '../support/tiny-huggingface.js';

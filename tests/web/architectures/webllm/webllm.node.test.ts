@@ -4,8 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { compareModels, inspectModel, planModel, quantizeModel, readFloats, verifyModel } from 'scalepoint/model';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { webllmFamilies } from '../../../../web/src/architectures/families/index.js';
 import { chatConfig } from '../../../../web/src/architectures/webllm/chat-config.js';
-import { libraries, type PrebuiltLibrary, registerLibrary } from '../../../../web/src/architectures/webllm/prebuilt.js';
+import {
+  librariesOf,
+  type PrebuiltLibrary,
+  registerLibrary,
+} from '../../../../web/src/architectures/webllm/families.js';
 import { named, nearest } from '../../support/floats.js';
 import { loadCache, mlcCodes, parametersOf, readParameter, storedScales } from '../../support/mlc.js';
 import { rejectionOf, safetensors, type TestTensor } from '../../support/models.js';
@@ -78,8 +83,9 @@ it('counts 200,000 added tokens', () => {
   const library = libraryOf('LlamaForCausalLM');
   const added_tokens = Array.from({ length: 200_000 }, (_, id) => ({ id, content: `<${id}>` }));
   const tokenizer = { model: { vocab: {} }, added_tokens };
-  const texts = { config: {}, generation: undefined, tokenizer, files: [] };
-  const { active_vocab_size: size } = chatConfig(library, 'q4f16_1', library.numbers, 'chatml', texts);
+  const texts = { numbers: library.numbers, config: {}, generation: undefined, tokenizer, files: [] };
+  const family = webllmFamilies.get('LlamaForCausalLM')!;
+  const { active_vocab_size: size } = chatConfig(family, library, 'q4f16_1', texts);
   expect(size).toBe(200_000);
 });
 
@@ -389,7 +395,7 @@ describe('a folder', () => {
 
 it('has a library for each kind of model once, with even groups', () => {
   const names = new Set<string>();
-  for (const { model, family, numbers } of libraries()) {
+  for (const { model, family, numbers } of [...webllmFamilies.values()].flatMap(librariesOf)) {
     const key = JSON.stringify([family, numbers]);
     if (!model.startsWith('tiny')) expect(names.has(key), model).toBe(false);
     names.add(key);

@@ -60,6 +60,13 @@ const gemma2Defaults = decoderDefaults([2304, 9216, 26], [8, 4, 256], 8192, {
 const localTheta = { rope_theta: 1e6, rope_local_base_freq: 10000 };
 const gemma3Defaults = { ...gemma2Defaults, max_position_embeddings: 131072, ...localTheta };
 
+/** Settings and numbers of WebLLM's libraries. */
+const webllmActs = {
+  hidden_act: ['gelu_pytorch_tanh', 'gelu'],
+  hidden_activation: ['gelu_pytorch_tanh', null],
+};
+const tiedFine = { rms_norm_eps: 1e-6, tie_word_embeddings: true };
+
 const gemma: ModelClass = {
   architecture: 'gemma',
   classes: {
@@ -81,6 +88,22 @@ const gemma: ModelClass = {
     if (act !== undefined && act !== 'gelu_pytorch_tanh' && act !== 'gelu')
       unsupported(file, `hidden_act is ${show(act)}; llama.cpp computes Gemma with "gelu_pytorch_tanh" only`);
     return { keys: { 'attention.key_length': head, 'attention.value_length': head } };
+  },
+  webllm: {
+    GemmaForCausalLM: {
+      modelType: 'gemma',
+      attention: 'qkv_proj',
+      normAdd: 1,
+      anyVocabulary: true,
+      fixed: { ...webllmActs, attention_bias: [false] },
+      settings: ({ based, work }) => ({
+        ...based,
+        attention_bias: false,
+        hidden_activation: 'gelu_pytorch_tanh',
+        ...work,
+      }),
+      libraries: [['gemma-2b-it', 'gemma_instruction', [2048, 16384, 18], [8, 1, 256], 256000, 10000, tiedFine]],
+    },
   },
 };
 
@@ -117,6 +140,32 @@ const gemma2: ModelClass = {
         'attention.sliding_window': config.whole('sliding_window'),
       },
     };
+  },
+  webllm: {
+    Gemma2ForCausalLM: {
+      modelType: 'gemma2',
+      attention: 'qkv_proj',
+      moreNorms: ['pre_feedforward_layernorm', 'post_feedforward_layernorm'],
+      normAdd: 1,
+      anyVocabulary: true,
+      fixed: {
+        ...webllmActs,
+        attention_bias: [false],
+        final_logit_softcapping: [30],
+        query_pre_attn_scalar: [256],
+      },
+      settings: ({ based, stated, work }) => ({
+        ...based,
+        attention_bias: false,
+        hidden_activation: 'gelu_pytorch_tanh',
+        ...stated('attn_logit_softcapping', 'final_logit_softcapping', 'query_pre_attn_scalar', 'sliding_window'),
+        ...work,
+      }),
+      libraries: [
+        ['gemma-2-2b-it', 'gemma_instruction', [2304, 9216, 26], [8, 4, 256], 256000, 10000, tiedFine],
+        ['gemma-2-9b-it', 'gemma_instruction', [3584, 14336, 42], [16, 8, 256], 256000, 10000, tiedFine],
+      ],
+    },
   },
 };
 

@@ -12,6 +12,7 @@ import {
   type Read,
   readClass,
 } from '../huggingface/reading.js';
+import type { WebllmFamily } from '../webllm/families.js';
 import { bertFamily } from './bert.js';
 import { bitnetFamily } from './bitnet.js';
 import { cohereFamily } from './cohere.js';
@@ -73,6 +74,11 @@ export function defaultsOf(className: unknown): Json {
 export function factsOf(architecture: string): ArchitectureFacts {
   return families.find((one) => one.architecture === architecture) ?? {};
 }
+
+/** Classes for which WebLLM has libraries, by their names in config.json. */
+export const webllmFamilies: ReadonlyMap<string, WebllmFamily> = new Map(
+  families.flatMap((one) => Object.entries(one.webllm ?? {})),
+);
 
 /** Architectures that are missing, with the reason and with advice. */
 const missing: readonly (readonly [names: RegExp, reason: string])[] = [

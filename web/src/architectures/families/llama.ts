@@ -54,6 +54,10 @@ export const llamaTable: TensorTable = {
   layer: [...norms, ...llamaAttention, ...withBias(feedForward, 'optional')],
 };
 
+/** Numbers of WebLLM's libraries. */
+const tiedHead = { tie_word_embeddings: true };
+const llama32 = { rope_scaling: 'llama3 32', ...tiedHead };
+
 const llama: ModelClass = {
   architecture: 'llama',
   classes: { LlamaForCausalLM: llamaDefaults, MistralForCausalLM: { ...mistralDefaults, sliding_window: 4096 } },
@@ -64,6 +68,50 @@ const llama: ModelClass = {
   details(draft) {
     checkWindow(draft);
     return { keys: llamaKeys(draft) };
+  },
+  webllm: {
+    LlamaForCausalLM: {
+      modelType: 'llama',
+      attention: 'qkv_proj',
+      anyVocabulary: true,
+      fixed: { hidden_act: ['silu'], attention_bias: [false], mlp_bias: [false] },
+      settings: ({ based, numbers, scaling, work }) => ({
+        ...based,
+        tie_word_embeddings: numbers.tie_word_embeddings,
+        rope_scaling: scaling,
+        ...work,
+        pipeline_parallel_stages: 1,
+        disaggregation: false,
+      }),
+      libraries: [
+        ['Llama-3.2-1B-Instruct', 'llama-3_1', [2048, 8192, 16], [32, 8, 64], 128256, 500000, llama32],
+        ['Llama-3.2-3B-Instruct', 'llama-3_1', [3072, 8192, 28], [24, 8, 128], 128256, 500000, llama32],
+        [
+          'Llama-3.1-8B-Instruct',
+          'llama-3_1',
+          [4096, 14336, 32],
+          [32, 8, 128],
+          128256,
+          500000,
+          { rope_scaling: 'llama3 8' },
+        ],
+        ['Llama-3-8B-Instruct', 'llama-3', [4096, 14336, 32], [32, 8, 128], 128256, 500000],
+        ['Llama-2-7b-chat-hf', 'llama-2', [4096, 11008, 32], [32, 32, 128], 32000, 10000],
+        ['Llama-2-13b-chat-hf', 'llama-2', [5120, 13824, 40], [40, 40, 128], 32000, 10000, { lacks: ['mlc-q4f32_1'] }],
+        ['TinyLlama-1.1B-Chat-v1.0', 'tinyllama_v1_0', [2048, 5632, 22], [32, 4, 64], 32000, 10000, { context: 2048 }],
+        ['SmolLM2-1.7B-Instruct', 'chatml', [2048, 8192, 24], [32, 32, 64], 49152, 130000, tiedHead],
+        ['SmolLM2-360M-Instruct', 'chatml', [960, 2560, 32], [15, 5, 64], 49152, 100000, tiedHead],
+      ],
+    },
+    MistralForCausalLM: {
+      modelType: 'mistral',
+      attention: 'qkv_proj',
+      anyVocabulary: true,
+      sink: 4,
+      fixed: { hidden_act: ['silu'], sliding_window: [null] },
+      settings: ({ based, work }) => ({ ...based, sliding_window_size: -1, attention_sink_size: 4, ...work }),
+      libraries: [['Mistral-7B-Instruct-v0.3', 'mistral_default', [4096, 14336, 32], [32, 8, 128], 32768, 1000000]],
+    },
   },
 };
 
@@ -76,6 +124,7 @@ const textModel: ModelClass = {
     SmolVLMForConditionalGeneration: llamaDefaults,
   },
   table: { ...llamaTable, rename: (name) => name.replace('text_model.', '') },
+  webllm: undefined,
 };
 
 /** The text model of LLaVA, which may be of any family. */
@@ -88,6 +137,7 @@ const llava: ModelClass = {
       unsupported(file, `the text model of LLaVA is ${show(type)}; llama or mistral are supported`);
     return llama.details?.(draft) ?? {};
   },
+  webllm: undefined,
 };
 
 const mixtral: ModelClass = {
@@ -107,6 +157,7 @@ const mixtral: ModelClass = {
     const { keys, sizes } = readExperts(draft.config, 'num_local_experts');
     return { keys: { ...llamaKeys(draft), ...keys }, sizes };
   },
+  webllm: undefined,
 };
 
 const smollm3: ModelClass = {
@@ -126,6 +177,7 @@ const smollm3: ModelClass = {
     checkWindow(draft);
     return { keys: llamaKeys(draft) };
   },
+  webllm: undefined,
 };
 
 const mistral3Defaults = decoderDefaults([4096, 14336, 34], [32, 8], 262144, { rms_norm_eps: 1e-5, rope_theta: 1e6 });
@@ -150,6 +202,7 @@ const mistral3: ModelClass = {
     const more = { 'rope.scaling.yarn_log_multiplier': multiplier, 'attention.temperature_scale': scale };
     return { keys: { ...llamaKeys(draft), ...more } };
   },
+  webllm: undefined,
 };
 
 const llama4Defaults = decoderDefaults([5120, 8192, 48], [40, 8, 128], 131072, {

@@ -103,6 +103,36 @@ const phi3: ModelClass = {
     ],
   },
   details: readPhi3,
+  // Numbers of the libraries are those of the config.json of microsoft/Phi-3-mini-4k-instruct, with the defaults of Phi3Config in MLC-LLM.
+  webllm: {
+    Phi3ForCausalLM: {
+      modelType: 'phi3',
+      attention: 'qkv_proj',
+      isJoined: true,
+      renamed: [
+        [/^model\.embed_tokens$/, 'transformer.embd'],
+        [/^model\.norm$/, 'transformer.norm'],
+        [/^model\.layers\./, 'transformer.h.'],
+        [/\.input_layernorm$/, '.ln'],
+        [/\.self_attn\.o_proj$/, '.mixer.out_proj'],
+        [/\.self_attn\./, '.mixer.'],
+      ],
+      fixed: { hidden_act: ['silu'], attention_bias: [false], partial_rotary_factor: [1] },
+      settings: ({ based, numbers, scaling, stated, work }) => ({
+        model_type: 'phi3',
+        ...based,
+        tie_word_embeddings: numbers.tie_word_embeddings,
+        rope_scaling: scaling,
+        ...stated('max_position_embeddings', 'original_max_position_embeddings'),
+        partial_rotary_factor: 1,
+        ...work,
+      }),
+      libraries: [
+        ['Phi-3-mini-4k-instruct', 'phi-3', [3072, 8192, 32], [32, 32, 96], 32064, 10000],
+        ['Phi-3.5-mini-instruct', 'phi-3', [3072, 8192, 32], [32, 32, 96], 32064, 10000, { rope_scaling: 'longrope' }],
+      ],
+    },
+  },
 };
 
 /** A head that must not be missing. */
@@ -136,6 +166,7 @@ const phimoe: ModelClass = {
     noteOtherwise(draft, 'phimoe', text);
     return { keys: { ...keys, ...counts }, sizes, made };
   },
+  webllm: undefined,
 };
 
 export const phiFamily: readonly ModelClass[] = [phi2, phi3, phimoe];

@@ -56,6 +56,9 @@ const longContext = { max_position_embeddings: 128000, rope_theta: 5e5 };
 const qwen2Attention = [...withBias(attention.slice(0, 3)), ...attention.slice(3)];
 const qwen2Layer = [...norms, ...qwen2Attention, ...feedForward];
 
+/** Numbers of WebLLM's libraries. */
+const tiedFine = { rms_norm_eps: 1e-6, tie_word_embeddings: true };
+
 const qwen2: ModelClass = {
   architecture: 'qwen2',
   classes: { Qwen2ForCausalLM: qwen2Defaults },
@@ -69,6 +72,28 @@ const qwen2: ModelClass = {
     layer: qwen2Layer,
     rename: withPrefix,
   },
+  webllm: {
+    Qwen2ForCausalLM: {
+      modelType: 'qwen2',
+      attention: 'c_attn',
+      biases: true,
+      fixed: { hidden_act: ['silu'], use_sliding_window: [false] },
+      settings: ({ sizes, numbers: { rope_theta, tie_word_embeddings }, work }) => ({
+        hidden_act: 'silu',
+        ...sizes,
+        rope_theta,
+        tie_word_embeddings,
+        dtype: 'float32',
+        ...work,
+      }),
+      libraries: [
+        ['Qwen2.5-0.5B-Instruct', 'qwen2', [896, 4864, 24], [14, 2, 64], 151936, 1000000, tiedFine],
+        ['Qwen2.5-1.5B-Instruct', 'qwen2', [1536, 8960, 28], [12, 2, 128], 151936, 1000000, tiedFine],
+        ['Qwen2.5-3B-Instruct', 'qwen2', [2048, 11008, 36], [16, 2, 128], 151936, 1000000, tiedFine],
+        ['Qwen2.5-7B-Instruct', 'qwen2', [3584, 18944, 28], [28, 4, 128], 152064, 1000000, { rms_norm_eps: 1e-6 }],
+      ],
+    },
+  },
 };
 
 const qwen3: ModelClass = {
@@ -77,6 +102,30 @@ const qwen3: ModelClass = {
   classes: { Qwen3ForCausalLM: qwen3Defaults },
   only: { ...siluSettings, attention_bias: [false] },
   table: { layer: [...norms, ...attention, ...headNorms, ...feedForward], rename: withPrefix },
+  webllm: {
+    Qwen3ForCausalLM: {
+      modelType: 'qwen3',
+      attention: 'c_attn',
+      headNorms: true,
+      fixed: { hidden_act: ['silu'], attention_bias: [false], use_sliding_window: [false] },
+      settings: ({ sizes, numbers: { rope_theta, tie_word_embeddings }, work }) => ({
+        hidden_act: 'silu',
+        attention_bias: false,
+        ...sizes,
+        rope_theta,
+        tie_word_embeddings,
+        dtype: 'float32',
+        weight_block_size: null,
+        ...work,
+      }),
+      libraries: [
+        ['Qwen3-0.6B', 'qwen2', [1024, 3072, 28], [16, 8, 128], 151936, 1000000, tiedFine],
+        ['Qwen3-1.7B', 'qwen2', [2048, 6144, 28], [16, 8, 128], 151936, 1000000, tiedFine],
+        ['Qwen3-4B', 'qwen2', [2560, 9728, 36], [32, 8, 128], 151936, 1000000, tiedFine],
+        ['Qwen3-8B', 'qwen2', [4096, 12288, 36], [32, 8, 128], 151936, 1000000, { rms_norm_eps: 1e-6 }],
+      ],
+    },
+  },
 };
 
 // ------------------------------------------------------------------------------------------------------------------------ experts
@@ -119,6 +168,7 @@ const qwen2moe: ModelClass = {
     const table = { layer: [...norms, ...qwen2Attention, ...mixture(draft)], rename: withPrefix };
     return { ...withSharedExpert(draft, qwenExpertCounts(draft)), table };
   },
+  webllm: undefined,
 };
 
 const qwen3moe: ModelClass = {
@@ -149,6 +199,7 @@ const qwen3moe: ModelClass = {
       table: { layer, rename: withPrefix },
     };
   },
+  webllm: undefined,
 };
 
 // ------------------------------------------------------------------------------------------------------------- beside towers
@@ -171,6 +222,7 @@ const qwen2vl: ModelClass = {
   // llama.cpp reads a bias of the head of this architecture, and does not add it.
   table: { layer: qwen2Layer, rename: withPrefix },
   details: (draft) => ({ keys: visionKeys(draft, false) }),
+  webllm: undefined,
 };
 
 const qwen3vl: ModelClass = {
@@ -180,6 +232,7 @@ const qwen3vl: ModelClass = {
   isPooled: undefined,
   scaling: ['mrope', 'linear', 'yarn'],
   details: (draft) => ({ keys: visionKeys(draft, true) }),
+  webllm: undefined,
 };
 
 /** Qwen3-VL with experts, which are stored with their inputs as rows. */

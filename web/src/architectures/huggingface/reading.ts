@@ -5,6 +5,7 @@
 import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import type { Recipe } from '../recipe.js';
+import type { WebllmFamily } from '../webllm/families.js';
 import type { Config, Rope } from './config.js';
 import { badFolderFile, unsupported } from './errors.js';
 import type { Json } from './json.js';
@@ -117,6 +118,8 @@ export interface ModelClass extends ArchitectureFacts {
   readonly ties?: false;
   readonly encoder?: EncoderTokenizer;
   readonly longEmbedding?: true;
+  /** Classes for which WebLLM has libraries, by their names in config.json. */
+  readonly webllm?: Readonly<Record<string, WebllmFamily>> | undefined;
   readonly details?: (draft: Draft) => Details;
 }
 

@@ -4,10 +4,8 @@
  * cpp/tokenizers/tokenizers.cc (DetectTokenizerInfo).
  */
 import { arrayMember, isObject, type Json, member, objectMember } from '../huggingface/json.js';
-import { familyOf } from './families.js';
-import type { ModelNumbers } from './numbers.js';
-import type { PrebuiltLibrary } from './prebuilt.js';
-import { conversation, type TemplateName } from './templates.js';
+import type { ModelNumbers, PrebuiltLibrary, WebllmFamily } from './families.js';
+import { conversation } from './templates.js';
 
 /** Files of a tokenizer that are copied, in the order of the list. */
 export const tokenizerFiles: readonly string[] = [
@@ -35,8 +33,9 @@ const systemDefaults: Readonly<Record<string, unknown>> = {
   eos_token_id: 2,
 };
 
-/** Configuration files of a folder, parsed, and the names of its tokenizer files. */
+/** Numbers and configuration files of a folder, parsed, and the names of its tokenizer files. */
 export interface ModelTexts {
+  readonly numbers: ModelNumbers;
   readonly config: Json;
   readonly generation: Json | undefined;
   /** tokenizer.json, if it is there. */
@@ -77,90 +76,37 @@ function addedTokens(tokenizer: Json | undefined): ReadonlyMap<string, number> {
   return found;
 }
 
-/** The ids in a value of config.json: one, or a list. */
-function idsOf(value: unknown): number[] {
-  return (Array.isArray(value) ? value : [value]).filter((id) => Number.isSafeInteger(id) && id >= 0) as number[];
-}
-
-/** Settings of a model as MLC's class of its architecture holds them. */
-function modelConfig({ family, context }: PrebuiltLibrary, numbers: ModelNumbers, config: Json): Json {
-  const { rope_theta, tie_word_embeddings, rope_scaling: _, ...sizes } = numbers;
-  const window = { context_window_size: context, prefill_chunk_size: Math.min(prefillChunk, context) };
-  const work = { ...window, tensor_parallel_shards: 1, max_batch_size: batch };
-  const scaling = objectMember(config, 'rope_scaling') ?? null;
-  const stated = (...names: readonly string[]) =>
-    Object.fromEntries(names.map((name) => [name, member(config, name) ?? null]));
-  const based = { ...sizes, position_embedding_base: rope_theta };
-  switch (family) {
-    case 'llama':
-      return {
-        ...based,
-        tie_word_embeddings,
-        rope_scaling: scaling,
-        ...work,
-        pipeline_parallel_stages: 1,
-        disaggregation: false,
-      };
-    case 'mistral':
-      return { ...based, sliding_window_size: -1, attention_sink_size: 4, ...work };
-    case 'qwen2':
-      return { hidden_act: 'silu', ...sizes, rope_theta, tie_word_embeddings, dtype: 'float32', ...work };
-    case 'qwen3':
-      return {
-        hidden_act: 'silu',
-        attention_bias: false,
-        ...sizes,
-        rope_theta,
-        tie_word_embeddings,
-        dtype: 'float32',
-        weight_block_size: null,
-        ...work,
-      };
-    case 'gemma':
-      return { ...based, attention_bias: false, hidden_activation: 'gelu_pytorch_tanh', ...work };
-    case 'gemma2':
-      return {
-        ...based,
-        attention_bias: false,
-        hidden_activation: 'gelu_pytorch_tanh',
-        ...stated('attn_logit_softcapping', 'final_logit_softcapping', 'query_pre_attn_scalar', 'sliding_window'),
-        ...work,
-      };
-    case 'phi3':
-      return {
-        model_type: 'phi3',
-        ...based,
-        tie_word_embeddings,
-        rope_scaling: scaling,
-        ...stated('max_position_embeddings', 'original_max_position_embeddings'),
-        partial_rotary_factor: 1,
-        ...work,
-      };
-  }
-}
-
-/** The contents of mlc-chat-config.json. */
+/** The contents of mlc-chat-config.json. @param quantization its name in MLC-LLM */
 export function chatConfig(
-  library: PrebuiltLibrary,
+  family: WebllmFamily,
+  { context, template }: Pick<PrebuiltLibrary, 'context' | 'template'>,
   quantization: string,
-  numbers: ModelNumbers,
-  template: TemplateName,
-  { config, generation, tokenizer, files }: ModelTexts,
+  { numbers, config, generation, tokenizer, files }: ModelTexts,
 ): Json {
-  const { family, context } = library;
   const stated = (name: string) => member(generation, name) ?? member(config, name) ?? systemDefaults[name];
   const tokens = addedTokens(tokenizer);
-  const ends = idsOf(stated('eos_token_id'));
+  const endIds = stated('eos_token_id');
+  const ends = (Array.isArray(endIds) ? endIds : [endIds]).filter((id) => Number.isSafeInteger(id) && id >= 0);
+  const chunk = Math.min(prefillChunk, context);
+  const { rope_theta, tie_word_embeddings: _tied, rope_scaling: _scaling, ...sizes } = numbers;
+  const window = { context_window_size: context, prefill_chunk_size: chunk };
   return {
     version: '0.1.0',
-    model_type: familyOf(family).modelType,
+    model_type: family.modelType,
     quantization,
-    model_config: modelConfig(library, numbers, config),
+    model_config: family.settings({
+      sizes,
+      based: { ...sizes, position_embedding_base: rope_theta },
+      numbers,
+      scaling: objectMember(config, 'rope_scaling') ?? null,
+      work: { ...window, tensor_parallel_shards: 1, max_batch_size: batch },
+      stated: (...names) => Object.fromEntries(names.map((name) => [name, member(config, name) ?? null])),
+    }),
     vocab_size: numbers.vocab_size,
     context_window_size: context,
     sliding_window_size: -1,
-    prefill_chunk_size: Math.min(prefillChunk, context),
-    attention_sink_size: family === 'mistral' ? 4 : -1,
+    prefill_chunk_size: chunk,
+    attention_sink_size: family.sink ?? -1,
     tensor_parallel_shards: 1,
     pipeline_parallel_stages: 1,
     active_vocab_size: vocabularySize(tokenizer, tokens) ?? numbers.vocab_size,

@@ -16,14 +16,19 @@ import { sourceNotes } from '../../formats/safetensors/layouts/source-note.js';
 import { tensorsAsFloats } from '../../formats/safetensors/quantized.js';
 import { keptTensor } from '../../formats/tensors.js';
 import type { Beside, Converted } from '../converter.js';
-import { defaultsOf } from '../families/index.js';
+import { defaultsOf, webllmFamilies } from '../families/index.js';
 import { Config, readRope } from '../huggingface/config.js';
 import { incomplete, unsupported } from '../huggingface/errors.js';
 import { arrayMember, decodeText, type Json, member, parseObject } from '../huggingface/json.js';
 import { chatConfig, type ModelTexts, tokenizerFiles } from './chat-config.js';
-import { familiesOf, familyOf, type NeededParameter, parametersOf, webllmArchitectures } from './families.js';
-import type { ModelNumbers } from './numbers.js';
-import { libraries, type PrebuiltLibrary } from './prebuilt.js';
+import {
+  librariesOf,
+  type ModelNumbers,
+  type NeededParameter,
+  type PrebuiltLibrary,
+  parametersOf,
+  type WebllmFamily,
+} from './families.js';
 import { webllmPlace } from './readers.js';
 import { type TemplateName, templateOf } from './templates.js';
 
@@ -59,44 +64,30 @@ function numbersOf(config: Config): ModelNumbers {
 /** One name for both names of Phi's scaling. */
 const usualRope = (type: string) => (type === 'su' ? 'longrope' : type);
 
-const ignoresVocabulary = ({ family }: PrebuiltLibrary) => familyOf(family).anyVocabulary === true;
-
 /** The numbers in which a model differs from that of a library. */
-function differences(library: PrebuiltLibrary, own: ModelNumbers): string[] {
+function differences(family: WebllmFamily, library: PrebuiltLibrary, own: ModelNumbers): string[] {
   return (Object.keys(library.numbers) as (keyof ModelNumbers)[]).flatMap((name) => {
-    if (name === 'vocab_size' && ignoresVocabulary(library)) return [];
+    if (name === 'vocab_size' && family.anyVocabulary === true) return [];
     const [its, that] = [own[name], library.numbers[name]];
     return its === that ? [] : [`${name} ${its} in place of ${that}`];
   });
 }
 
-/** Settings that libraries are compiled with. */
-function checkFixed(config: Config, { family }: PrebuiltLibrary): void {
-  for (const [name, values] of Object.entries(familyOf(family).fixed)) {
-    const value = config.stated(name) ?? values[0];
-    if (!values.includes(value))
-      unsupported(
-        'config.json',
-        `${name} is ${JSON.stringify(value)}; WebLLM's library has ${JSON.stringify(values[0])}`,
-      );
-  }
-}
-
-/** The library for a model. @throws ScalepointError `UNKNOWN_FORMAT` that says what would fit */
-function libraryFor(keys: Json, config: Config, to: MlcTarget): { library: PrebuiltLibrary; numbers: ModelNumbers } {
+/** The family and the library of a model. @throws ScalepointError `UNKNOWN_FORMAT` that says what would fit */
+function libraryFor(keys: Json, config: Config, to: MlcTarget) {
   const architecture = arrayMember(keys, 'architectures')[0];
-  const families = familiesOf(architecture);
-  if (families.length === 0) {
+  const family = webllmFamilies.get(architecture as string);
+  if (family === undefined) {
     const name = typeof architecture === 'string' ? quoted(architecture) : 'without a name';
-    unsupported(
+    return unsupported(
       'config.json',
-      `WebLLM has no prebuilt library for the architecture ${name}; it has libraries for ${webllmArchitectures.join(', ')}`,
+      `WebLLM has no prebuilt library for the architecture ${name}; it has libraries for ${[...webllmFamilies.keys()].join(', ')}`,
     );
   }
   const numbers = numbersOf(config);
-  const own = libraries().filter(({ family, lacks }) => families.includes(family) && lacks?.includes(to) !== true);
+  const own = librariesOf(family).filter(({ lacks }) => lacks?.includes(to) !== true);
   const rated = own
-    .map((library) => ({ library, differences: differences(library, numbers) }))
+    .map((library) => ({ library, differences: differences(family, library, numbers) }))
     .sort((a, b) => a.differences.length - b.differences.length);
   const [best] = rated;
   if (best === undefined)
@@ -108,8 +99,16 @@ function libraryFor(keys: Json, config: Config, to: MlcTarget): { library: Prebu
         `the closest, ${best.library.model}, differs in ${best.differences.join(', ')}`,
     );
   }
-  checkFixed(config, best.library);
-  return { library: best.library, numbers };
+  // Check the settings that libraries are compiled with.
+  for (const [name, values] of Object.entries(family.fixed)) {
+    const value = config.stated(name) ?? values[0];
+    if (!values.includes(value))
+      unsupported(
+        'config.json',
+        `${name} is ${JSON.stringify(value)}; WebLLM's library has ${JSON.stringify(values[0])}`,
+      );
+  }
+  return { family, library: best.library, numbers };
 }
 
 // ------------------------------------------------------------------------------------------------------------------------- weights
@@ -245,6 +244,7 @@ function templateFor(chatTemplate: string | undefined, { model, template }: Preb
 async function textsOf(
   beside: Beside,
   keys: Json,
+  numbers: ModelNumbers,
 ): Promise<{ texts: ModelTexts; files: ModelFile[]; chat: string | undefined }> {
   const files: ModelFile[] = [];
   for (const name of tokenizerFiles) {
@@ -257,7 +257,7 @@ async function textsOf(
   const tokenizer = maybeObject('tokenizer.json', bytesOf('tokenizer.json'));
   const generation = maybeObject('generation_config.json', await beside.file('generation_config.json'));
   const chat = await chatTemplateOf(beside, maybeObject('tokenizer_config.json', bytesOf('tokenizer_config.json')));
-  return { texts: { config: keys, generation, tokenizer, files: files.map(({ name }) => name) }, files, chat };
+  return { texts: { numbers, config: keys, generation, tokenizer, files: files.map(({ name }) => name) }, files, chat };
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ converting
@@ -274,14 +274,14 @@ export async function convertWebllm(
     unsupported('adapter_config.json', 'the folder holds an adapter (LoRA); merge it into its model first');
   const keys = parseObject('config.json', bytes);
   const config = new Config(keys, defaultsOf, largestCount(model.tensors));
-  const { library, numbers } = libraryFor(keys, config, to);
+  const { family, library, numbers } = libraryFor(keys, config, to);
   const tensors = await tensorsAsFloats(model, requantize);
-  const needed = [...parametersOf(library.family, numbers)];
+  const needed = [...parametersOf(family, numbers)];
   checkAllUsed(needed, tensors, numbers);
-  const { texts, files, chat } = await textsOf(beside, keys);
+  const { texts, files, chat } = await textsOf(beside, keys, numbers);
   const [template, notes] = templateFor(chat, library);
   const { quantization } = quantizationOf(to);
-  const json = chatConfig(library, quantization, numbers, template, texts);
+  const json = chatConfig(family, { context: library.context, template }, quantization, texts);
   const others = [
     { name: 'mlc-chat-config.json', bytes: new TextEncoder().encode(`${JSON.stringify(json, undefined, 2)}\n`) },
     ...files,
