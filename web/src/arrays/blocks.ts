@@ -19,8 +19,8 @@ import { type Core, checkStatus, forEachTile, tileSize } from '../core/memory.js
 import { exactly, type Hint, mention, oneOf } from '../core/option-problem.js';
 import type { WasmArray } from '../core/wasm-array.js';
 import { checkOptionsOf } from './calls.js';
+import { checkMatrix } from './job.js';
 import type { GivenTensor, Restore, Weights } from './kind.js';
-import { checkMatrix } from './layout.js';
 import { checkApart, Sink } from './sink.js';
 import {
   addressOf,

@@ -9,8 +9,8 @@ import { exactly, oneOf, onlyWith } from '../core/option-problem.js';
 import { OwnedWasmArray } from '../core/wasm-array.js';
 import { checkOptionsOf } from './calls.js';
 import { type CompareOptions, ErrorSum, withSums } from './error-sum.js';
+import { type Layout, layoutOf, resolveMembers, sizeOfParameter } from './job.js';
 import { givenTensor, isQuantized } from './kinds.js';
-import { type Layout, layoutOf, resolveMembers, sizeOfParameter } from './layout.js';
 import { type FloatInput, type HalfFormat, halfFormats, type Source, sourceOf } from './source.js';
 import type { QuantizedTensor } from './tensor.js';
 

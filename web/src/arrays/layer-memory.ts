@@ -3,8 +3,8 @@
 import { ActivationTypeId, LayerSpecRecord, PackedLayerRecord } from '../core/door.js';
 import { disposedError, outOfMemory, rangeError } from '../core/errors.js';
 import { type Core, checkStatus, tileSize } from '../core/memory.js';
+import { checkMatrix } from './job.js';
 import type { Weights } from './kind.js';
-import { checkMatrix } from './layout.js';
 import { addressOf, type Source } from './source.js';
 
 /** The form of a layer, which decides about its size and its arithmetic. */

@@ -6,9 +6,18 @@ import { type Core, checkStatus, forEachTile } from '../core/memory.js';
 import { exactly, ofType, whole } from '../core/option-problem.js';
 import { typedArrayName } from '../core/realms.js';
 import type { WasmArray } from '../core/wasm-array.js';
-import { checkEach, checkScale, checkZeroPoint, specOfDType } from './job.js';
+import {
+  checkEach,
+  checkMatrix,
+  checkScale,
+  checkZeroPoint,
+  type Layout,
+  layoutOf,
+  perTensor,
+  resolveGranularity,
+  specOfDType,
+} from './job.js';
 import type { CodedVectors, GivenTensor, Restore, Weights } from './kind.js';
-import { checkMatrix, type Layout, layoutOf, perTensor, resolveGranularity } from './layout.js';
 import { PackedCodes, packTiles, unpackTiles, withDType } from './pack.js';
 import { withParameters } from './parameters.js';
 import { addressOf, type CodeReader, CodeSource, checkAttached, checkUnchanged, type Source } from './source.js';

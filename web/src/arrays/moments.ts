@@ -8,7 +8,7 @@ import { exactly, type Hint, mention, ofType, oneOf, without } from '../core/opt
 import { typedArrayName } from '../core/realms.js';
 import type { ErrorSum } from './error-sum.js';
 import type { Job } from './job.js';
-import { checkMatrix } from './layout.js';
+import { checkMatrix } from './job.js';
 import type { QuantizeOptions } from './options.js';
 import { findParameters, withParameters } from './parameters.js';
 import type { Sinks } from './sink.js';
@@ -185,7 +185,7 @@ export function quantizeByMoments(
         const own = scales === 0 ? 0 : 4 * set;
         const matrix = { ...form, importance: weights, scales: scales + own, zeroPoints: zeroPoints + own };
         core.models.startInArena(arena, 0);
-        const result = core.pushRoom(MatrixCodesRecord.bytes);
+        const result = core.pushRecord(MatrixCodesRecord);
         try {
           const status = core.withRecord(MomentsRecord, moments, (m) =>
             core.withRecord(MatrixByMomentsRecord, matrix, (at) =>

@@ -4,8 +4,7 @@ import { LayoutRecord, LinearJobRecord, NonFiniteId, type QuantizationSpecRecord
 import { rangeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile, tileParameters } from '../core/memory.js';
 import { checkOptionsOf } from './calls.js';
-import { type Job, jobOf, specOfDType } from './job.js';
-import { type Layout, layoutOf } from './layout.js';
+import { type Job, jobOf, type Layout, layoutOf, specOfDType } from './job.js';
 import type { NewParameters, QuantizeOptions } from './options.js';
 import { Sink } from './sink.js';
 import { type FloatInput, nonFiniteError, type Source, sourceOf, withWhole } from './source.js';

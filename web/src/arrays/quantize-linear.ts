@@ -6,11 +6,9 @@ import type { OutputErrors } from '../core/measure.js';
 import { type Core, forEachTile, isModelsModule, tileParameters, tileSize } from '../core/memory.js';
 import { type Expected, mention, ofType, onlyWith } from '../core/option-problem.js';
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
-import { checkOptionsOf } from './calls.js';
+import { callOptions } from './calls.js';
 import { ErrorSum, withSums } from './error-sum.js';
-import { type Job, jobOf } from './job.js';
-import { type Runs, runsOf } from './layout.js';
-import type { MomentsOptions } from './moments.js';
+import { type Job, jobOf, type Runs, runsOf } from './job.js';
 import type { QuantizeOptions } from './options.js';
 import { PackedSink } from './pack.js';
 import { failQuantizing, findParameters, withParameters } from './parameters.js';
@@ -27,15 +25,6 @@ export async function loadMoments(): Promise<void> {
   byMoments = quantizeByMoments;
 }
 
-/** True with `moments`. @throws RangeError for options that only it has */
-function hasMomentsOption(options: QuantizeOptions): options is MomentsOptions {
-  if (options.moments !== undefined) return true;
-  for (const name of ['damping', 'order'] as const) {
-    if (options[name] !== undefined) throw rangeError(name, onlyWith('moments'));
-  }
-  return false;
-}
-
 const outNames = ['data', 'scale', 'zeroPoint'];
 
 /** Values of the option `out`. */
@@ -44,27 +33,21 @@ const outForm: Expected = {
   of: [ofType('typed array', 'WasmArray'), { kind: 'object', keys: outNames }],
 };
 
-/** The arrays of an `out` option by name. A single array is that of the codes. */
-function placesOf(out: unknown): { readonly data?: unknown; readonly scale?: unknown; readonly zeroPoint?: unknown } {
-  if (typeof out !== 'object' || out === null || ArrayBuffer.isView(out) || out instanceof OwnedWasmArray) {
-    return { data: out };
-  }
-  if (!Array.isArray(out)) checkKeys(out, outNames, 'out');
-  if (!('data' in out)) throw typeError('out', outForm, out);
-  return out;
-}
-
 /** See Scalepoint.quantize. */
 export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptions): LinearQuantizedTensor {
-  checkOptionsOf('quantize', options);
+  checkKeys(options, callOptions.quantize, '', callOptions);
   const source = sourceOf(core, x, options.from, 'x');
   const job = jobOf(options, source.length, source.shape);
   const { info, layout } = job;
   // Make the outputs, or take those given.
-  const { out } = options;
-  const places = placesOf(out);
-  const dataName = places === out ? 'out.data' : 'out';
+  const { out, moments } = options;
+  // A single array is that of the codes.
+  const isArray = typeof out !== 'object' || out === null || ArrayBuffer.isView(out) || out instanceof OwnedWasmArray;
+  if (!isArray && !Array.isArray(out)) checkKeys(out, outNames, 'out');
+  if (!isArray && !('data' in out)) throw typeError('out', outForm, out);
+  const places: { data?: unknown; scale?: unknown; zeroPoint?: unknown } = isArray ? { data: out } : out;
   const { data, scale: ownScale, zeroPoint: ownZeroPoint } = places;
+  const dataName = isArray ? 'out' : 'out.data';
   const packed = options.packed !== undefined && checkBoolean(options.packed, 'packed');
   const codes = packed
     ? new PackedSink(core, info, source.length, data, dataName)
@@ -86,14 +69,18 @@ export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptio
   const sinks = { codes, scale, zeroPoint };
   const runs = job.range.kind === 'min-max' && source.length > 0 ? runsOf(layout) : undefined;
   let output: OutputErrors | undefined;
-  if (hasMomentsOption(options)) {
+  if (moments === undefined) {
+    const other = options.damping === undefined ? options.order && 'order' : 'damping';
+    if (other !== undefined) throw rangeError(other, onlyWith('moments'));
+  }
+  if (moments !== undefined) {
     if (!isModelsModule(core.module) || byMoments === undefined) {
-      throw rangeError('moments', { kind: 'absent' }, options.moments, {
+      throw rangeError('moments', { kind: 'absent' }, moments, {
         kind: 'load',
         option: mention('blocks', true),
       });
     }
-    output = byMoments(core, source, job, options, sinks, errors);
+    output = byMoments(core, source, job, { ...options, moments }, sinks, errors);
   } else if (errors !== undefined) quantizeMeasured(core, source, job, sinks, errors);
   else if (runs !== undefined && runs.run <= tileSize) quantizeRuns(core, source, job.spec, runs, sinks);
   else quantizeInPasses(core, source, job, sinks, undefined);

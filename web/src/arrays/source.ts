@@ -75,70 +75,62 @@ export function addressOfView(core: Core, array: AnyTypedArray): number | undefi
 // ------------------------------------------------------------------------------------------------------------------- floats
 
 /** Elements that a call can read as float32 in wasm memory. */
-export abstract class Source {
+export interface Source {
+  /** Number of elements. */
+  readonly length: number;
   /** True if all elements lie in wasm memory as float32, so that any number of them can be read at once. */
-  abstract readonly inPlace: boolean;
-
+  readonly inPlace: boolean;
   /** The shape of an input that has one; undefined for arrays. */
   shape?: readonly number[] | undefined;
-
-  constructor(
-    protected readonly core: Core,
-    /** Number of elements. */
-    readonly length: number,
-  ) {}
-
   /**
    * Address of the float32 values of elements [start, start + count), valid until the next call. count is at most tileSize unless inPlace.
    */
-  abstract at(start: number, count: number): number;
-
+  at(start: number, count: number): number;
   /** An element before its rounding to float32; undefined for inputs that are not rounded. */
   given?(index: number): number | undefined;
-
   /**
    * Largest size in bytes of float32 at which several passes take less time over elements kept in wasm memory than over tiles copied in
    * each pass.
    */
-  readonly mostKept: number = 0;
-
+  readonly mostKept?: number;
   /** Keeps the elements in memory of length * 4 bytes at that address. */
   residentAt?(address: number): Source;
 }
 
 /** Float32 values that lie in wasm memory. */
-class WasmFloatSource extends Source {
+class WasmFloatSource implements Source {
+  shape?: readonly number[] | undefined;
   readonly inPlace = true;
 
   /** @param from the array that the values were copied from, if any */
   constructor(
-    core: Core,
-    length: number,
+    readonly length: number,
     private readonly address: number,
     private readonly from?: Source,
-  ) {
-    super(core, length);
-  }
+  ) {}
 
   at(start: number): number {
     return this.address + start * 4;
   }
 
-  override given(index: number): number | undefined {
+  given(index: number): number | undefined {
     return this.from?.given?.(index);
   }
 }
 
 /** A WasmArray of float32. */
-class WasmArraySource extends Source {
+class WasmArraySource implements Source {
+  shape?: readonly number[] | undefined;
   readonly inPlace = true;
 
+  readonly length: number;
+
   constructor(
-    core: Core,
+    private readonly core: Core,
     private readonly array: OwnedWasmArray,
     private readonly what: string,
   ) {
-    super(core, array.length);
+    this.length = array.length;
   }
 
   at(start: number): number {
@@ -154,62 +146,62 @@ class WasmArraySource extends Source {
 const mostKeptOf: Readonly<Record<number, number>> = { 4: 2 ** 20, 8: 64 * 2 ** 20 };
 
 /** A typed array that is copied into one buffer of wasm memory, tile by tile. */
-class CopiedSource extends Source {
+class CopiedSource implements Source {
+  shape?: readonly number[] | undefined;
   readonly inPlace = false;
-  override readonly mostKept: number;
+  readonly length: number;
+  readonly mostKept: number;
 
   constructor(
-    core: Core,
+    private readonly core: Core,
     private readonly array: Float32Array | Float64Array,
     private readonly what: string,
     private readonly to: number,
   ) {
-    super(core, array.length);
+    this.length = array.length;
     this.mostKept = mostKeptOf[array.BYTES_PER_ELEMENT] ?? 0;
   }
 
   at(start: number, count: number): number {
     const { array } = this;
-    this.check();
+    checkUnchanged(array, this.length, this.what);
     const whole = start === 0 && count === this.length;
     this.core.module.HEAPF32.set(whole ? array : array.subarray(start, start + count), this.to >>> 2);
     return this.to;
   }
 
-  check(): void {
-    checkUnchanged(this.array, this.length, this.what);
-  }
-
-  override given(index: number): number | undefined {
+  given(index: number): number | undefined {
     return this.array[index];
   }
 
-  override residentAt(address: number): Source {
-    return new ResidentSource(this.core, this.array, this, address);
+  residentAt(address: number): Source {
+    return new ResidentSource(this.core, this.array, this.what, address);
   }
 }
 
 /** A typed array that stays in wasm memory after its first reading, so that later ones need no copy. */
-class ResidentSource extends Source {
+class ResidentSource implements Source {
+  shape?: readonly number[] | undefined;
   readonly inPlace = false;
+  readonly length: number;
   #known = 0;
 
   constructor(
-    core: Core,
+    private readonly core: Core,
     private readonly array: Float32Array | Float64Array,
-    private readonly from: CopiedSource,
+    private readonly what: string,
     private readonly address: number,
   ) {
-    super(core, from.length);
+    this.length = array.length;
   }
 
-  override given(index: number): number | undefined {
-    return this.from.given(index);
+  given(index: number): number | undefined {
+    return this.array[index];
   }
 
   at(start: number, count: number): number {
     if (start + count > this.#known) {
-      this.from.check();
+      checkUnchanged(this.array, this.length, this.what);
       this.core.module.HEAPF32.set(this.array.subarray(start, start + count), (this.address >>> 2) + start);
       this.#known = start + count;
     }
@@ -218,20 +210,19 @@ class ResidentSource extends Source {
 }
 
 /** 16-bit floats, from JavaScript or wasm memory, widened tile by tile. */
-class HalfSource extends Source {
+class HalfSource implements Source {
+  shape?: readonly number[] | undefined;
   readonly inPlace = false;
 
   /** @param bits an array, or the address of a view of wasm memory */
   constructor(
-    core: Core,
+    private readonly core: Core,
     private readonly bits: Uint16Array | OwnedWasmArray | number,
     private readonly what: string,
     private readonly to: number,
-    length: number,
+    readonly length: number,
     private readonly format: HalfFormat,
-  ) {
-    super(core, length);
-  }
+  ) {}
 
   at(start: number, count: number): number {
     const { core, bits, what } = this;
@@ -312,31 +303,31 @@ export function sourceOf(core: Core, x: unknown, from: unknown, what: string, to
     throw rangeError('from', oneOf(['float16', 'bfloat16']), from);
   }
   if (x instanceof OwnedWasmArray) return sourceOfWasmArray(core, x, from, what, to);
-  // Take a tensor of another library apart.
-  if (isTensor(x)) {
-    const { data, shape, size, format, named } = partsOfTensor(x, what);
-    if (from !== undefined && format !== undefined)
-      throw typeError('from', without(`${what}.${'type' in x ? 'type' : 'dtype'}`, named));
-    if (isTensor(data)) throw typeError(`${what}.data`, inputs, data);
-    const array = typedArrayName(data);
-    const half = from ?? (array === 'Uint16Array' ? format : undefined);
-    if (half === undefined && !array?.startsWith('Float')) refuseStored(x, what);
-    const source = sourceOf(core, data, half, `${what}.data`, to);
-    if (source.length !== size) throw rangeError(`${what}.shape`, { kind: 'shape', elements: source.length }, shape);
-    source.shape = shape;
-    return source;
-  }
-  // Take an array of numbers.
-  if (Array.isArray(x)) {
-    if (from !== undefined) throw bitsError(what, from, x);
-    return new CopiedSource(core, numbersOf(x, what), what, to);
-  }
-  // Take a typed array.
   const name = typedArrayName(x);
   if (name === undefined) {
+    // Take a tensor of another library apart.
+    if (isTensor(x)) {
+      const { data, shape, size, format, named } = partsOfTensor(x, what);
+      if (from !== undefined && format !== undefined)
+        throw typeError('from', without(`${what}.${'type' in x ? 'type' : 'dtype'}`, named));
+      if (isTensor(data)) throw typeError(`${what}.data`, inputs, data);
+      const array = typedArrayName(data);
+      const half = from ?? (array === 'Uint16Array' ? format : undefined);
+      if (half === undefined && !array?.startsWith('Float')) refuseStored(x, what);
+      const source = sourceOf(core, data, half, `${what}.data`, to);
+      if (source.length !== size) throw rangeError(`${what}.shape`, { kind: 'shape', elements: source.length }, shape);
+      source.shape = shape;
+      return source;
+    }
+    // Take an array of numbers.
+    if (Array.isArray(x)) {
+      if (from !== undefined) throw bitsError(what, from, x);
+      return new CopiedSource(core, numbersOf(x, what), what, to);
+    }
     refuseStored(x, what);
     throw typeError(what, inputs, x);
   }
+  // Take a typed array.
   const array = x as AnyTypedArray;
   checkAttached(array, what);
   const address = addressOfView(core, array);
@@ -349,7 +340,7 @@ export function sourceOf(core: Core, x: unknown, from: unknown, what: string, to
     const bits: Hint = { kind: 'try', option: mention('from', 'float16'), effect: 'reads bits of 16-bit floats' };
     throw typeError(what, inputs, x, name === 'Uint16Array' ? bits : undefined);
   }
-  if (name === 'Float32Array' && address !== undefined) return new WasmFloatSource(core, array.length, address);
+  if (name === 'Float32Array' && address !== undefined) return new WasmFloatSource(array.length, address);
   return new CopiedSource(core, array as Float32Array | Float64Array, what, to);
 }
 
@@ -361,14 +352,14 @@ export function withWhole<T>(core: Core, source: Source, f: (whole: Source) => T
       const from = source.at(start, count);
       core.module.HEAPU8.copyWithin(own + start * 4, from, from + count * 4);
     });
-    return f(new WasmFloatSource(core, source.length, own, source));
+    return f(new WasmFloatSource(source.length, own, source));
   });
 }
 
 /** Calls f with a source for several passes. Copies an array of moderate size once, if memory has room for it. */
 export function withResident(core: Core, source: Source, f: (source: Source) => void): void {
   const bytes = source.length * 4;
-  const worthIt = source.length > tileSize && bytes <= source.mostKept;
+  const worthIt = source.length > tileSize && bytes <= (source.mostKept ?? 0);
   const address = worthIt && source.residentAt !== undefined ? core.tryAllocate(bytes) : 0;
   if (source.residentAt === undefined || address === 0) {
     f(source);

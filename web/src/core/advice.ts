@@ -27,11 +27,6 @@ const quoted = (text: string) => `'${text}'`;
 
 const hasMethod = (value: object, name: string) => typeof (value as Record<string, unknown>)[name] === 'function';
 
-/** True for a promise, which was probably to be awaited. */
-export function isPromise(value: unknown): boolean {
-  return typeof value === 'object' && value !== null && tagOf(value) === 'Promise';
-}
-
 /** True for memory with neither a type nor a length in elements. */
 const isMemory = (value: unknown) => isBuffer(value) || tagOf(value) === 'SharedArrayBuffer';
 
@@ -166,7 +161,7 @@ function codeForObject(path: string, got: unknown): string | undefined {
  * @returns undefined if the condition says enough
  */
 export function codeFor(path: string, expected: Expected, got: unknown): string | undefined {
-  if (isPromise(got)) return `await ${path}`;
+  if (tagOf(got) === 'Promise') return `await ${path}`;
   const types = typesIn(expected);
   const values = valuesIn(expected);
   const value = values.length === 0 ? undefined : codeForValue(values, got);

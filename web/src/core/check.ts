@@ -1,9 +1,9 @@
 // Checks of arguments that several folders share. Arguments may come from JavaScript, so that types are checked as well. Each check throws
 // a TypeError or a RangeError whose `option` is the path of the argument.
-import { isPromise } from './advice.js';
 import { rangeError, typeError } from './errors.js';
 import { nearest, sameName } from './nearest.js';
 import { type Expected, type Hint, ofType, oneOf, onlyWith, whole, without } from './option-problem.js';
+import { tagOf } from './realms.js';
 
 /** The options of calls, by the name of the call. */
 export type CallOptions = Readonly<Record<string, readonly string[]>>;
@@ -77,7 +77,9 @@ function hasMembers(value: unknown): value is object {
  * @param calls the other calls that a member may have been meant for
  */
 export function checkKeys(options: unknown, names: readonly string[], path = '', calls: CallOptions = {}): void {
-  if (!hasMembers(options) || isPromise(options)) {
+  // A promise was probably to be awaited. Elements of arrays would be members.
+  const isList = Array.isArray(options) || ArrayBuffer.isView(options);
+  if (typeof options !== 'object' || options === null || isList || tagOf(options) === 'Promise') {
     throw typeError(path || 'options', ofType('object'), options, objectAround(options, names));
   }
   for (const key in options) {

@@ -37,7 +37,7 @@ export function factorOf(
   const feedback = core.allocate(bytes);
   const weights = feedback + 4 * columns * columns;
   const order = groups === undefined ? 0 : weights + 4 * columns;
-  const result = core.pushRoom(FactorDampingRecord.bytes);
+  const result = core.pushRecord(FactorDampingRecord);
   let isDone = false;
   try {
     const status = core.withMemory(Number(models.factorScratchBytes(columns)), (scratch) => {

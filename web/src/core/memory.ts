@@ -161,21 +161,17 @@ export class Core {
   }
 
   /**
-   * Writes a record of the door and returns its address. The record is valid until `popRecord`. Records are popped in reverse order, also
+   * Makes room for a record of the door, writes it unless the core fills it, and returns its address, which is valid until `popRecord`. Records are popped in reverse order, also
    * after errors; `withRecord` does that.
    */
-  pushRecord<T>(type: RecordType<T>, record: T): number {
-    const address = this.pushRoom(type.bytes);
-    type.write(this.module, address, record);
-    return address;
-  }
-
-  /** Room for a record that the core fills, valid until `popRecord`. */
-  pushRoom(bytes: number): number {
+  pushRecord<T>(type: RecordType<T>, record: T): number;
+  pushRecord(type: { readonly bytes: number }): number;
+  pushRecord<T>(type: Pick<RecordType<T>, 'bytes'> & Partial<RecordType<T>>, record?: T): number {
     const address = this.#record;
-    const end = address + bytes + (-bytes & 7);
+    const end = address + type.bytes + (-type.bytes & 7);
     if (end > this.#recordsEnd) throw new Error('scalepoint: too many records are nested');
     this.#record = end;
+    if (record !== undefined) type.write?.(this.module, address, record);
     return address;
   }
 

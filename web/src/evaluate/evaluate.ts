@@ -257,7 +257,7 @@ class TokenJudge {
 
   #compare(logits: number, reference: number, token: number, next: number): TokenJudgmentRecord {
     const core = this.#core;
-    const record = core.pushRoom(TokenJudgmentRecord.bytes);
+    const record = core.pushRecord(TokenJudgmentRecord);
     const status = core.models.judgeToken(logits, reference, this.#vocabulary, next, record);
     const judgment = TokenJudgmentRecord.read(core.module, record);
     core.popRecord(record);

@@ -2,11 +2,10 @@
 // Similarity search: vectors in int8, and the dot products of layers with them.
 
 import { checkOptionsOf } from '../arrays/calls.js';
-import { specOfDType } from '../arrays/job.js';
+import { perTensor, specOfDType } from '../arrays/job.js';
 import type { CodedVectors } from '../arrays/kind.js';
 import { codedVectors, dequantize, isQuantized } from '../arrays/kinds.js';
 import { floatForm, LayerMemory, rowsToFill } from '../arrays/layer-memory.js';
-import { perTensor } from '../arrays/layout.js';
 import type { NewParameters } from '../arrays/options.js';
 import { addressOf, type FloatInput, type HalfFormat, type Source, sourceOf } from '../arrays/source.js';
 import { dtypeInfo, type LinearQuantizedTensor, plain, type QuantizedTensor } from '../arrays/tensor.js';

@@ -52,7 +52,7 @@ function inArena<R>(
   type: { readonly bytes: number; read(heaps: Heaps, at: number): R },
   call: CoreCall,
 ): R {
-  const at = core.pushRoom(type.bytes);
+  const at = core.pushRecord(type);
   try {
     checkCall(call(arena.address, at));
     return type.read(core.module, at);

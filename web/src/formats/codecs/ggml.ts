@@ -49,7 +49,7 @@ export const ggml: Codec<GgmlForm> = {
     },
 
     feedbackGroups(core, { to }) {
-      const result = core.pushRoom(FeedbackGroupsRecord.bytes);
+      const result = core.pushRecord(FeedbackGroupsRecord);
       core.models.feedbackGroups(blockTypeInfo(to).id, result);
       const groups = FeedbackGroupsRecord.read(core.module, result);
       core.popRecord(result);
