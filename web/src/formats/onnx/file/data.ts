@@ -1,8 +1,8 @@
 /** Presents elements that are not contiguous in a file as a contiguous source, assembled while it is read. */
 import { type ByteSource, quoted } from '../../files/bytes.js';
+import { type Field, type LoadedRange, malformed, readVarint } from '../../files/protobuf.js';
+import { countBefore } from '../../files/search.js';
 import type { ElementLocation, OnnxTensor } from './proto.js';
-import { countBefore } from './search.js';
-import { type Field, type LoadedRange, malformed, readVarint } from './wire.js';
 
 /** A source of `size` bytes that reads from another one. */
 function derived(source: ByteSource, size: number, read: ByteSource['read']): ByteSource {

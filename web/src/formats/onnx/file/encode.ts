@@ -1,5 +1,6 @@
 /** Encodes messages of ONNX that are added to a model. */
-import { attributeField, type Int64, nodeField, type OnnxNode, tensorField } from './proto.js';
+import type { Int64 } from '../../files/protobuf.js';
+import { attributeField, nodeField, type OnnxNode, tensorField } from './proto.js';
 
 /** Bytes of a result: known bytes, a range of the model's file, or a part of a planned tensor. */
 export type MessagePiece =

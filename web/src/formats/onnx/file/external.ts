@@ -5,8 +5,8 @@
 import { ScalepointError, typeError } from '../../../core/errors.js';
 import { nodeModule } from '../../../core/node.js';
 import { type ByteSource, type FileInput, quoted, systemMessage } from '../../files/bytes.js';
+import { malformed } from '../../files/protobuf.js';
 import type { OpenFile, OpenInput } from '../../format.js';
-import { malformed } from './wire.js';
 
 /**
  * Checks a location, and returns it as a plain relative path.

@@ -1,9 +1,9 @@
 /** Opens ONNX models: lists tensors, and finds their data. */
 import { type ByteSource, quoted } from '../../files/bytes.js';
+import { malformed, readSkeleton, type Skeleton } from '../../files/protobuf.js';
 import type { OpenFile, OpenInput, OpenModel, SourceTensor } from '../../format.js';
 import { assembled, plainPlace } from './data.js';
 import { checkLocation, ExternalFiles } from './external.js';
-import { Parser } from './parse.js';
 import {
   modelSchema,
   type OnnxFunction,
@@ -11,8 +11,8 @@ import {
   type OnnxNode,
   type OnnxProto,
   type OnnxTensor,
+  readModel,
 } from './proto.js';
-import { malformed, readSkeleton, type Skeleton } from './wire.js';
 
 /** A tensor of a graph. */
 export interface Weight {
@@ -177,7 +177,7 @@ class Opener {
 export async function openOnnx(file: OpenFile, others: readonly OpenFile[], open: OpenInput): Promise<OnnxModel> {
   const { source } = file;
   const skeleton = await readSkeleton(source, modelSchema);
-  const proto = new Parser(skeleton).model(source.size);
+  const proto = readModel(skeleton, source.size);
   checkFunctions(proto.functions);
   const external = new ExternalFiles(file, others, open);
   const opener = new Opener(source, external);

@@ -3,8 +3,9 @@
  * rewritten.
  * Reference: github.com/onnx/onnx, onnx/version_converter/convert.h at f754691.
  */
+import type { Int64 } from '../../files/protobuf.js';
 import type { AttributeValue } from '../file/encode.js';
-import { floatOf, type Int64, intOf, type OnnxGraph, type OnnxNode } from '../file/proto.js';
+import { floatOf, intOf, type OnnxGraph, type OnnxNode } from '../file/proto.js';
 import type { Obstacle } from '../reasons.js';
 import type { Graphs, Scope } from './graph.js';
 

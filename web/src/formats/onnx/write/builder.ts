@@ -1,5 +1,6 @@
 /** Builds a result: collects the forms of tensors and the changes of the graphs. */
 import type { Form } from '../../codecs/codec.js';
+import type { Field, Int64 } from '../../files/protobuf.js';
 import type { FilePlan, OutputFile, PartsOf, PlannedTensor, Segment, SourceTensor } from '../../format.js';
 import { keptTensor, plainTensor } from '../../tensors.js';
 import type { Decisions } from '../decide/decide.js';
@@ -24,7 +25,6 @@ import {
   contrib,
   functionField,
   graphField,
-  type Int64,
   modelField,
   nodeField,
   type OnnxGraph,
@@ -32,7 +32,6 @@ import {
   onnxTypeNumber,
   tensorField,
 } from '../file/proto.js';
-import type { Field } from '../file/wire.js';
 import type { Graphs, Scope } from '../graph/graph.js';
 import { irVersionOf, type Opsets, type Rewritten } from '../graph/opsets.js';
 import type { OnnxReason } from '../reasons.js';

@@ -2,11 +2,12 @@
  * Edits of a model by offsets in its file. Everything else is copied byte for byte; of the messages around an edit, only the lengths are
  * rewritten.
  */
+
+import { type MessageSchema, messageIn } from '../../files/protobuf.js';
+import { countBefore } from '../../files/search.js';
 import { type MessagePiece, piecesField } from '../file/encode.js';
 import type { OnnxModel } from '../file/model.js';
-import { leafSchema, modelSchema } from '../file/proto.js';
-import { countBefore } from '../file/search.js';
-import type { ScanSchema } from '../file/wire.js';
+import { modelSchema } from '../file/proto.js';
 
 /** Edits by the offsets of the fields and messages concerned. */
 export class Edits {
@@ -58,7 +59,12 @@ export class Edits {
   }
 
   /** A message with its edits applied. */
-  apply({ skeleton }: OnnxModel, begin: number, end: number, schema: ScanSchema = modelSchema): MessagePiece[] {
+  apply(
+    { skeleton }: OnnxModel,
+    begin: number,
+    end: number,
+    schema: MessageSchema | undefined = modelSchema,
+  ): MessagePiece[] {
     const pieces: MessagePiece[] = [];
     // Push one by one: a graph has more pieces than a call takes arguments.
     const add = (more: readonly MessagePiece[] = []) => {
@@ -68,7 +74,7 @@ export class Edits {
       const { start, number } = field;
       add(this.#before.get(start));
       const replaced = this.#replaced.get(start);
-      const child = schema.messages[number] ?? leafSchema;
+      const child = messageIn(schema, number) ?? {};
       if (replaced !== undefined) add(replaced);
       else if (field.wire === 2 && this.#touches(field.begin, field.end)) {
         add(piecesField(number, this.apply({ skeleton } as OnnxModel, field.begin, field.end, child)));

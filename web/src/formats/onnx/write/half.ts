@@ -4,6 +4,8 @@
  * subgraphs keep their types.
  * Reference: github.com/microsoft/onnxruntime 0c17f27, onnxruntime/python/tools/transformers/float16.py. Tests run onnxruntime-web 1.30.0.
  */
+
+import type { Field } from '../../files/protobuf.js';
 import type { SourceTensor } from '../../format.js';
 import type { Half, Keep } from '../decide/decision.js';
 import { castOpset } from '../decide/half.js';
@@ -20,7 +22,6 @@ import {
 } from '../file/encode.js';
 import { constantOf } from '../file/model.js';
 import { attributeField, type OnnxGraph, type OnnxNode, type OnnxTensor, onnxTypeNumber } from '../file/proto.js';
-import type { Field } from '../file/wire.js';
 import { halfForm } from '../forms.js';
 import type { Use, Value } from '../graph/graph.js';
 import type { Builder } from './builder.js';

@@ -1,8 +1,9 @@
 /** Lays out the file of a model: known bytes, bytes of the model, and parts of tensors. */
+
+import { countBefore } from '../../files/search.js';
 import type { OutputFile, PlannedTensor, Segment } from '../../format.js';
 import { encodedSizeOf, type MessagePiece } from '../file/encode.js';
 import type { OnnxModel } from '../file/model.js';
-import { countBefore } from '../file/search.js';
 
 /**
  * Lays out a file. Ranges of the model's file are cut at tensors that are copied separately.

@@ -1,11 +1,11 @@
 /**
- * The wire format of protobuf, read from a file in steps. Weights are never loaded. The first pass reads the skeleton: everything but the
- * data of tensors and other long values. The skeleton is then parsed in memory, and each field keeps its offset in the file.
+ * Protobuf, read by schemas: of bytes in memory, or of a file in steps. Weights are never loaded. The first pass over a file reads the skeleton:
+ * everything but elements and other long values. The skeleton is then parsed in memory, and each field keeps its offset in the file.
  * Reference: protobuf.dev/programming-guides/encoding
  */
 
-import { ScalepointError } from '../../../core/errors.js';
-import type { ByteSource } from '../../files/bytes.js';
+import { ScalepointError } from '../../core/errors.js';
+import type { ByteSource } from './bytes.js';
 import { countBefore } from './search.js';
 
 /** @throws ScalepointError `BAD_FILE` */
@@ -16,7 +16,10 @@ export function malformed(message: string, byteOffset: number, tensor?: string):
 // ------------------------------------------------------------------------------------------------------------------------- fields
 
 /** Encoding of a value: varint, 8 bytes, length and bytes, 4 bytes. Groups are refused. */
-export type WireType = 0 | 1 | 2 | 5;
+type WireType = 0 | 1 | 2 | 5;
+
+/** An int64: a number up to a magnitude of 2^53 - 1, and a bigint beyond. */
+export type Int64 = number | bigint;
 
 /** A field of a message. Offsets are from the start of the file. */
 export interface Field {
@@ -136,13 +139,178 @@ export class Skeleton {
   }
 }
 
-// --------------------------------------------------------------------------------------------------------------------------- scan
+// ------------------------------------------------------------------------------------------------------------------------ schemas
 
-/** Fields of a message that are messages, and fields that hold data. The parser may enter these messages only. */
-export interface ScanSchema {
-  readonly messages: Readonly<Record<number, ScanSchema>>;
-  readonly data: readonly number[];
+/** A field of messages, which may occur several times. */
+export interface FieldSchema<T> {
+  readonly number: number;
+  /** Words for it in errors. */
+  readonly what: string;
+  /** Schema of the message that it holds, with long values that the skeleton may leave out. */
+  readonly message?: () => MessageSchema;
+  /** True for elements of tensors, which the skeleton leaves out unless they are few. */
+  readonly isData?: boolean;
+  /** The value without the field. */
+  initial(): T;
+  /** The value with another occurrence. @param before the value so far */
+  next(reader: MessageReader, field: Field, before: T): T;
 }
+
+/** The fields of a message by name. Fields that it lacks are skipped. */
+// biome-ignore lint/suspicious/noExplicitAny: each field has another type of values.
+export type MessageSchema = Readonly<Record<string, FieldSchema<any>>>;
+
+/** The values of a message. */
+export type Message<Schema extends MessageSchema> = {
+  readonly [Name in keyof Schema]: Schema[Name] extends FieldSchema<infer T> ? T : never;
+};
+
+/** Reads the value of one field. @param what words for it in errors */
+export type ReadField<T> = (reader: MessageReader, field: Field, what: string) => T;
+
+/** A field whose last occurrence counts. */
+export function one<T>(number: number, what: string, read: ReadField<T>, otherwise: T): FieldSchema<T> {
+  return { number, what, initial: () => otherwise, next: (reader, field) => read(reader, field, what) };
+}
+
+/** A field that occurs any number of times. */
+export function many<T>(number: number, what: string, read: ReadField<T>): FieldSchema<T[]> {
+  return {
+    number,
+    what,
+    initial: () => [],
+    next(reader, field, before) {
+      before.push(read(reader, field, what));
+      return before;
+    },
+  };
+}
+
+/** A field that is not read, and its message, if that may hold long values. */
+export function unread(number: number, message?: () => MessageSchema): FieldSchema<undefined> {
+  return { number, what: '', ...(message && { message }), initial: () => undefined, next: () => undefined };
+}
+
+/** A field with a list of integers, one or many packed in each occurrence. */
+export function integers(number: number, what: string): FieldSchema<Int64[]> {
+  return { number, what, initial: () => [], next: (reader, field, before) => reader.integers(field, what, before) };
+}
+
+const numbered = new WeakMap<
+  MessageSchema,
+  ReadonlyMap<number, readonly [name: string, schema: FieldSchema<unknown>]>
+>();
+
+/** The fields of a schema by their numbers. */
+function byNumber(schema: MessageSchema) {
+  const known = numbered.get(schema) ?? new Map(Object.entries(schema).map((entry) => [entry[1].number, entry]));
+  numbered.set(schema, known);
+  return known;
+}
+
+/** The schema of a message in a field; undefined if the field holds none, or an unknown one. */
+export function messageIn(schema: MessageSchema | undefined, number: number): MessageSchema | undefined {
+  return schema && byNumber(schema).get(number)?.[1].message?.();
+}
+
+/** The signed integer of a varint: a bigint where a number would be rounded. */
+function signed({ low, high }: Pick<Field, 'low' | 'high'>): Int64 {
+  const value = (high | 0) * 2 ** 32 + low;
+  return Number.isSafeInteger(value) ? value : (BigInt(high | 0) << 32n) + BigInt(low);
+}
+
+const strict = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+// Kinds of values.
+export const text: ReadField<string> = (reader, field, what) => {
+  const bytes = reader.bytes(field, what);
+  try {
+    return strict.decode(bytes);
+  } catch {
+    return malformed(`${what} is not UTF-8`, field.start);
+  }
+};
+export const bytes: ReadField<Uint8Array> = (reader, field, what) => reader.bytes(field, what);
+/** The place of a value of several bytes. */
+export const place: ReadField<Field> = (reader, field, what) => reader.expect(field, 2, what);
+/** The place of a value in any encoding. */
+export const anyPlace: ReadField<Field> = (_reader, field) => field;
+export const int64: ReadField<Int64> = (reader, field, what) => signed(reader.expect(field, 0, what));
+/** A signed integer of magnitude up to 2^53 - 1. */
+export const integer: ReadField<number> = (reader, field, what) => {
+  const value = int64(reader, field, what);
+  return typeof value === 'number' ? value : malformed(`${what} is ${value}`, field.start);
+};
+export const float: ReadField<number> = (reader, field, what) => {
+  const { buffer, byteOffset } = reader.skeleton.bytes(reader.expect(field, 5, what).begin, field.end) as Uint8Array;
+  return new DataView(buffer, byteOffset).getFloat32(0, true);
+};
+
+/** Reads messages of a skeleton. @throws ScalepointError `BAD_FILE` */
+export class MessageReader {
+  readonly skeleton: Skeleton;
+  #depth = 0;
+
+  constructor(skeleton: Skeleton) {
+    this.skeleton = skeleton;
+  }
+
+  /** The values of a message, which may come in several parts. */
+  read<Schema extends MessageSchema>(
+    schema: Schema,
+    ...parts: readonly Pick<Field, 'begin' | 'end'>[]
+  ): Message<Schema> {
+    const known = byNumber(schema);
+    const values: Record<string, unknown> = {};
+    for (const [name, { initial }] of known.values()) values[name] = initial();
+    if (++this.#depth > mostDepth) nestedTooDeeply(parts[0]?.begin ?? 0);
+    for (const { begin, end } of parts) {
+      for (const field of this.skeleton.fields(begin, end)) {
+        const [name, reads] = known.get(field.number) ?? [];
+        if (name !== undefined && reads !== undefined) values[name] = reads.next(this, field, values[name]);
+      }
+    }
+    this.#depth--;
+    return values as Message<Schema>;
+  }
+
+  /** The values of a message in a field. */
+  inside<Schema extends MessageSchema>(schema: Schema, field: Field, what: string): Message<Schema> {
+    return this.read(schema, this.expect(field, 2, what));
+  }
+
+  /** A field of a wire type. */
+  expect(field: Field, wire: WireType, what: string): Field {
+    if (field.wire !== wire) malformed(`${what} has the wire type ${field.wire} in place of ${wire}`, field.start);
+    return field;
+  }
+
+  bytes(field: Field, what: string): Uint8Array {
+    const { begin, end, start } = this.expect(field, 2, what);
+    return this.skeleton.bytes(begin, end) ?? malformed(`${what} has ${end - begin} bytes, which is too long`, start);
+  }
+
+  /** Adds the integers of a repeated field to a list. */
+  integers(field: Field, what: string, to: Int64[]): Int64[] {
+    if (field.wire !== 2) {
+      to.push(int64(this, field, what));
+      return to;
+    }
+    this.bytes(field, what);
+    for (let at = field.begin; at < field.end; ) {
+      const read = readVarint(this.skeleton.find(at) as LoadedRange, at, field.end);
+      to.push(signed(read));
+      at = read.end;
+    }
+    return to;
+  }
+}
+
+function nestedTooDeeply(at: number): never {
+  return malformed(`messages are nested too deeply: more than ${mostDepth} levels`, at);
+}
+
+// --------------------------------------------------------------------------------------------------------------------------- scan
 
 /** Largest message that is always part of the skeleton. */
 const smallMessage = 256;
@@ -156,7 +324,7 @@ const nearWindow = 1 << 12;
 const windowGrowth = 16;
 const longestWindow = 1 << 20;
 /** Largest depth of messages, as in protobuf's own readers. */
-export const mostDepth = 100;
+const mostDepth = 100;
 
 /** Scans a file once, from start to end. */
 class Scanner {
@@ -225,15 +393,17 @@ class Scanner {
   }
 
   /** Scans a message. */
-  async scan(begin: number, end: number, schema: ScanSchema, depth = 0): Promise<void> {
-    if (depth > mostDepth) malformed(`messages are nested too deeply: more than ${mostDepth} levels`, begin);
+  async scan(begin: number, end: number, schema: MessageSchema, depth = 0): Promise<void> {
+    if (depth > mostDepth) nestedTooDeeply(begin);
+    const known = byNumber(schema);
     for (let at = begin; at < end; ) {
       const field = fieldAt(await this.#load(at), at, end);
-      const child = schema.messages[field.number];
+      const [, { message = undefined, isData = false } = {}] = known.get(field.number) ?? [];
       const length = field.end - field.begin;
       if (field.wire === 2) {
-        if (child !== undefined && length > smallMessage) await this.scan(field.begin, field.end, child, depth + 1);
-        else if (length > (schema.data.includes(field.number) ? smallData : smallValue)) this.#skip(field);
+        if (message !== undefined && length > smallMessage) {
+          await this.scan(field.begin, field.end, message(), depth + 1);
+        } else if (length > (isData ? smallData : smallValue)) this.#skip(field);
       }
       at = field.end;
     }
@@ -254,7 +424,7 @@ class Scanner {
 }
 
 /** Reads the skeleton of a file that holds one message. @throws ScalepointError `BAD_FILE` */
-export async function readSkeleton(source: ByteSource, schema: ScanSchema): Promise<Skeleton> {
+export async function readSkeleton(source: ByteSource, schema: MessageSchema): Promise<Skeleton> {
   const scanner = new Scanner(source);
   await scanner.scan(0, source.size, schema);
   return scanner.finish();
