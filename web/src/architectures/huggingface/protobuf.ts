@@ -2,6 +2,18 @@
  * Reads tokenizer.model: the few fields of SentencePiece's protobuf that a conversion needs. Others are skipped.
  * Reference: github.com/google/sentencepiece, src/sentencepiece_model.proto at 05db089.
  */
+import { ScalepointError } from '../../core/errors.js';
+import {
+  bytes,
+  float,
+  integer,
+  MessageReader,
+  malformed,
+  many,
+  one,
+  place,
+  Skeleton,
+} from '../../formats/files/protobuf.js';
 import { badFolderFile } from './errors.js';
 
 const file = 'tokenizer.model';
@@ -27,88 +39,47 @@ export interface SentencePieceModel {
   readonly charsmap: Uint8Array;
 }
 
-/** A field: its number, and a number or bytes as its value. */
-type Field = readonly [field: number, value: number | Uint8Array];
-
-/** Bound of the varint positions that are added up; sizes and kinds are smaller. */
-const most = 2 ** 35;
-
-/** The fields of a message, in order. Groups are refused. */
-function* fieldsOf(bytes: Uint8Array): Generator<Field> {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  let at = 0;
-  const varint = () => {
-    let value = 0;
-    for (let shift = 1; ; shift *= 128) {
-      const byte = bytes[at++] ?? badFolderFile(file, 'it ends within a number');
-      // Longer numbers are negative ones in two's complement, which the fields read here never hold.
-      if (shift < most) value += (byte & 127) * shift;
-      if (byte < 128) return value;
-      if (shift > 2 ** 70) badFolderFile(file, 'a number has more than 10 bytes');
-    }
-  };
-  const skip = (size: number) => {
-    if (size > bytes.length - at) badFolderFile(file, 'it ends within a field');
-    at += size;
-    return at - size;
-  };
-  while (at < bytes.length) {
-    const tag = varint();
-    const [field, wire] = [Math.floor(tag / 8), tag % 8];
-    if (field === 0) badFolderFile(file, 'it is not a SentencePiece model');
-    if (wire === 0) yield [field, varint()];
-    else if (wire === 1) yield [field, view.getFloat64(skip(8), true)];
-    else if (wire === 2) {
-      const size = varint();
-      const begin = skip(size);
-      yield [field, bytes.subarray(begin, begin + size)];
-    } else if (wire === 5) yield [field, view.getFloat32(skip(4), true)];
-    else badFolderFile(file, 'it is not a SentencePiece model');
-  }
-}
-
-function messageOf(value: number | Uint8Array): Uint8Array {
-  return typeof value === 'number' ? badFolderFile(file, 'it is not a SentencePiece model') : value;
-}
-
-function numberOf(value: number | Uint8Array): number {
-  return typeof value === 'number' ? value : badFolderFile(file, 'it is not a SentencePiece model');
-}
-
-function pieceOf(bytes: Uint8Array, id: number): TokenPiece {
-  let [text, score, type] = ['', 0, 1];
-  for (const [field, value] of fieldsOf(bytes)) {
-    if (field === 1) {
-      try {
-        text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(messageOf(value));
-      } catch {
-        badFolderFile(file, `the token ${id} is not UTF-8`);
-      }
-    } else if (field === 2) score = numberOf(value);
-    else if (field === 3) type = numberOf(value);
-  }
-  if (!Number.isFinite(score)) badFolderFile(file, `the score of the token ${id} is not a number`);
-  if (type < 1 || type > 6) badFolderFile(file, `the token ${id} has the type ${type}`);
-  return { text, score, type };
-}
+const pieceSchema = {
+  text: one(1, 'the text of a token', bytes, new Uint8Array(0)),
+  score: one(2, 'the score of a token', float, 0),
+  type: one(3, 'the type of a token', integer, 1),
+};
+const trainerSchema = { kind: one(3, 'model_type', integer, 1) };
+const normalizerSchema = {
+  charsmap: one(2, 'precompiled_charsmap', bytes, new Uint8Array(0)),
+  addsBlank: one(3, 'add_dummy_prefix', integer, 1),
+  removesBlanks: one(4, 'remove_extra_whitespaces', integer, 1),
+};
+const modelSchema = {
+  pieces: many(1, 'a token', (reader, field, what) => reader.inside(pieceSchema, field, what)),
+  trainer: many(2, 'trainer_spec', place),
+  normalizer: many(3, 'normalizer_spec', place),
+};
 
 /** Reads a tokenizer.model, or a file of another name in the same form. @throws ScalepointError `BAD_FILE` */
-export function parseSentencePiece(bytes: Uint8Array): SentencePieceModel {
-  const pieces: TokenPiece[] = [];
-  let [kind, addsBlank, removesBlanks] = [1, true, true];
-  let charsmap = new Uint8Array(0);
-  for (const [field, value] of fieldsOf(bytes)) {
-    if (field === 1) pieces.push(pieceOf(messageOf(value), pieces.length));
-    else if (field === 2) {
-      for (const [name, setting] of fieldsOf(messageOf(value))) if (name === 3) kind = numberOf(setting);
-    } else if (field === 3) {
-      for (const [name, setting] of fieldsOf(messageOf(value))) {
-        if (name === 2) charsmap = messageOf(setting).slice();
-        if (name === 3) addsBlank = numberOf(setting) !== 0;
-        if (name === 4) removesBlanks = numberOf(setting) !== 0;
+export function parseSentencePiece(content: Uint8Array): SentencePieceModel {
+  const skeleton = new Skeleton();
+  skeleton.add({ begin: 0, bytes: content });
+  const reader = new MessageReader(skeleton);
+  try {
+    const { pieces, trainer, normalizer } = reader.read(modelSchema, { begin: 0, end: content.length });
+    const { kind } = reader.read(trainerSchema, ...trainer);
+    const { charsmap, addsBlank, removesBlanks } = reader.read(normalizerSchema, ...normalizer);
+    if (pieces.length === 0) malformed('it has no tokens', 0);
+    const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+    const tokens = pieces.map(({ text, score, type }, id): TokenPiece => {
+      if (!Number.isFinite(score)) malformed(`the score of the token ${id} is not a number`, 0);
+      if (type < 1 || type > 6) malformed(`the token ${id} has the type ${type}`, 0);
+      try {
+        return { text: utf8.decode(text), score, type };
+      } catch {
+        return malformed(`the token ${id} is not UTF-8`, 0);
       }
-    }
+    });
+    const [blank, runs] = [addsBlank !== 0, removesBlanks !== 0];
+    return { pieces: tokens, kind, addsBlank: blank, removesBlanks: runs, charsmap: charsmap.slice() };
+  } catch (error) {
+    if (error instanceof ScalepointError) badFolderFile(file, error.message);
+    throw error;
   }
-  if (pieces.length === 0) badFolderFile(file, 'it has no tokens');
-  return { pieces, kind, addsBlank, removesBlanks, charsmap };
 }
