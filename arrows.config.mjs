@@ -115,12 +115,12 @@ export default {
       to: { path: '^web/src/formats/(?!codecs/|files/)' },
     },
     {
-      name: 'arrays and layers read files of formats, and load whole indexes, on demand only',
+      name: 'arrays, layers and indexes read files of formats on demand only',
       severity: 'error',
       from: { path: '^web/src/instance/' },
       to: {
-        path: '^web/src/(formats|search)/',
-        pathNot: '^web/src/(formats/files/|search/(vector-index|search-types|vectors)[.])',
+        path: '^web/src/(formats/|search/open-index)',
+        pathNot: '^web/src/formats/files/',
         dynamic: false,
         dependencyTypesNot: ['type-only'],
       },

@@ -14,7 +14,7 @@ const output = {
   codeSplitting: {
     groups: [
       { name: 'core', test: /core\.mjs$/ },
-      { name: 'arrays', test: /web\/src\/(arrays\/(?!moments)|core\/(?!factor|load\.|own-wasm)|search\/(vector-index|search-types|float-search|best|vectors)\.)/ },
+      { name: 'arrays', test: /web\/src\/(arrays\/(?!moments)|core\/(?!factor|load\.|own-wasm)|search\/(?!open-index|save|share))/ },
       { name: 'opening', test: /web\/src\/formats\/(files\/(bytes|handle|url|open)|(tensors|statistics|signatures|\w+\/signature|onnx\/targets))\./ },
     ],
   },

@@ -257,16 +257,6 @@ Status set_layer_codes(const PackedLayer& layer, uint32_t row, const std::byte* 
   return scalepoint::set_layer_codes(layer.memory(), row, {codes, n}, job.spec.dtype, job.scales(), job.zero_points());
 }
 
-/// Codes of int8 of whole rows, from `row` on.
-Status get_layer_codes(const PackedLayer& layer, uint32_t row, std::byte* codes, size_t n) {
-  return scalepoint::get_layer_codes(layer.memory(), row, {codes, n});
-}
-
-/// The sum of the squares of each of `rows` rows of codes of int8.
-void sums_of_squares(const int8_t* codes, size_t rows, size_t columns, double* sums) {
-  scalepoint::sums_of_squares({codes, rows * columns}, {sums, rows});
-}
-
 /// n bytes of blocks.
 Status set_layer_blocks(const PackedLayer& layer, uint32_t row, const std::byte* blocks, size_t n, BlockType type) {
   return scalepoint::set_layer_blocks(layer.memory(), row, {blocks, n}, type);
@@ -287,10 +277,116 @@ SCALEPOINT_PLAIN_EXPORT Status layer_forward(const PackedLayer& layer, const flo
                                    {workspace, workspace_bytes});
 }
 
-/// One score for each of n rows, from `row` on.
-Status layer_scores(const PackedLayer& layer, const float* x, uint32_t row, double* scores, size_t n, std::byte* workspace,
-                    size_t workspace_bytes) {
-  return scalepoint::layer_scores(layer.memory(), {x, layer.spec.columns}, row, {scores, n}, {workspace, workspace_bytes});
+// ------------------------------------------------------------------------------------------------------------------- search
+
+/// Words of the signs of a rotation.
+size_t rotation_words(size_t dimension) { return scalepoint::rotation_words(dimension); }
+
+/// signs: rotation_words.
+void make_rotation(uint32_t seed, size_t dimension, uint32_t* signs) {
+  scalepoint::make_rotation(seed, dimension, {signs, scalepoint::rotation_words(dimension)});
+}
+
+/// Bytes of the codes of a vector.
+uint32_t search_vector_bytes(const SearchSpec& spec) { return spec.vector_bytes(); }
+
+/// Bytes of a prepared query.
+size_t search_query_bytes(const SearchSpec& spec) { return scalepoint::query_bytes(spec); }
+
+/// x: 8 floats for each byte.
+void floats_of_bits(const uint8_t* bytes, size_t count, uint32_t flip, float* x) {
+  scalepoint::floats_of_bits({bytes, count}, static_cast<uint8_t>(flip), {x, count * 8});
+}
+
+/// ranges: all starts, then all ends.
+void floats_of_ranges(const uint8_t* codes, size_t rows, size_t dimension, bool is_signed, const float* ranges, float* x) {
+  scalepoint::floats_of_ranges({codes, rows * dimension}, is_signed, {ranges, dimension}, {ranges + dimension, dimension},
+                               {x, rows * dimension});
+}
+
+/// sums: one for each coordinate.
+Status add_to_center(const SearchSpec& spec, const float* x, size_t rows, double* sums) {
+  return scalepoint::add_to_center(spec, {x, rows * spec.dimension}, {sums, spec.dimension});
+}
+
+void finish_center(const double* sums, double rows, size_t dimension, float* center) {
+  scalepoint::finish_center({sums, dimension}, rows, {center, dimension});
+}
+
+/// Makes the codes of rows of floats, as the vectors from `first` on. scratch: two floats for each coordinate.
+Status encode_vectors(const SearchSpec& spec, const SearchFrame& frame, const float* x, size_t rows, uint32_t first,
+                      const SearchPart& part, float* scratch) {
+  return scalepoint::encode_vectors(spec, frame, {x, rows * spec.dimension}, first, part, {scratch, search_scratch_size(spec)});
+}
+
+/// Takes rows with a bit for each element, the first with the highest bit, each bit of a byte times -1 where `flip` has a 1.
+Status take_bits(const SearchSpec& spec, const uint8_t* bytes, size_t row_bytes, size_t rows, uint32_t flip, uint32_t first,
+                 const SearchPart& part) {
+  return scalepoint::take_bits(spec, {bytes, rows * row_bytes}, row_bytes, static_cast<uint8_t>(flip), first, part);
+}
+
+/// Takes codes of 8 bits, with one scale for each row.
+Status take_codes(const SearchSpec& spec, const int8_t* codes, const float* scales, size_t rows, uint32_t first,
+                  const SearchPart& part) {
+  return scalepoint::take_codes(spec, {codes, rows * spec.dimension}, {scales, rows}, first, part);
+}
+
+/// Finds the bounds of blocks whose factors or extras were written.
+Status bound_blocks(const SearchPart& part, uint32_t first, uint32_t rows) { return scalepoint::bound_blocks(part, first, rows); }
+
+/// The reverse of take_codes.
+Status read_codes(const SearchSpec& spec, const SearchPart& part, uint32_t first, size_t rows, int8_t* codes, float* scales) {
+  return scalepoint::read_codes(spec, part, first, {codes, rows * spec.dimension}, {scales, rows});
+}
+
+/// query: search_query_bytes, at a multiple of 16. scratch: two floats for each coordinate.
+Status prepare_query(const SearchSpec& spec, const SearchFrame& frame, const float* x, std::byte* query, float* scratch) {
+  return scalepoint::prepare_query(spec, frame, {x, spec.dimension}, {query, query_bytes(spec)},
+                                   {scratch, search_scratch_size(spec)});
+}
+
+/// Empties a list of at most k vectors.
+void start_best(BestList* best, float* scores, uint32_t* indices, uint32_t k) { *best = {scores, indices, k, 0}; }
+
+/// Bytes of scratch memory of scan_part.
+size_t scan_scratch_bytes(const SearchSpec& spec, size_t count) { return scalepoint::scan_scratch_bytes(spec, count); }
+
+/// Offers the vectors of a part to the lists of `count` queries, which follow each other. allowed: one bit for each vector. scratch:
+/// scan_scratch_bytes, at a multiple of 16.
+Status scan_part(const SearchSpec& spec, const SearchPart& part, const uint32_t* allowed, uint32_t first_index,
+                 const std::byte* queries, BestList* best, size_t count, std::byte* scratch) {
+  return scalepoint::scan_part(spec, part, {allowed, part.capacity / kBlockVectors}, first_index,
+                               {queries, count * query_bytes(spec)}, {best, count},
+                               {scratch, scalepoint::scan_scratch_bytes(spec, count)});
+}
+
+/// Offers `count` vectors that other lists hold, with their scored values.
+void merge_best(const float* scores, const uint32_t* indices, size_t count, BestList* best) {
+  scalepoint::merge_best({scores, count}, {indices, count}, *best);
+}
+
+/// Sorts a list, and turns its entries into scores.
+void finish_best(const SearchSpec& spec, const std::byte* query, BestList& best) {
+  scalepoint::finish_best(spec, *reinterpret_cast<const SearchQuery*>(query), best);
+}
+
+/// Bytes of a row that is kept to score it again.
+size_t stored_row_bytes(StoredRow kind, size_t dimension) { return scalepoint::stored_row_bytes(kind, dimension); }
+
+/// Keeps rows of floats.
+Status store_rows(StoredRow kind, const float* x, size_t rows, size_t dimension, std::byte* to) {
+  return scalepoint::store_rows(kind, {x, rows * dimension}, dimension,
+                                {to, rows * scalepoint::stored_row_bytes(kind, dimension)});
+}
+
+/// The exact scores of a query against rows at some addresses. scratch: a float for each coordinate.
+void score_rows(Metric metric, const float* query, size_t dimension, StoredRow kind, const uint32_t* rows, size_t count,
+                double* scores, float* scratch) {
+  const double squares = scalepoint::squared_norm({query, dimension});
+  for (size_t i = 0; i < count; i++) {
+    const auto* const row = reinterpret_cast<const std::byte*>(static_cast<uintptr_t>(rows[i]));
+    scores[i] = score_row(metric, {query, dimension}, squares, kind, row, {scratch, dimension});
+  }
 }
 
 }  // namespace

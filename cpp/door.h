@@ -15,6 +15,8 @@
 #include <span>
 
 #include "scalepoint.h"
+#include "search/rotation.h"
+#include "search/search.h"
 
 /// Marks a call that becomes a plain wasm export, with an underscore before its name: those made once for each tile of an array. Embind
 /// adds about 0.25 us to a call, and 2 to 6 us if its code is not in the caches; 1024 floats take 1.1 us in total (Node 20).

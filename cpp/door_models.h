@@ -28,8 +28,6 @@
 #include "door.h"
 #include "language/likelihood.h"
 #include "language/transformer.h"
-#include "search/rotation.h"
-#include "search/search.h"
 
 namespace scalepoint::door {
 

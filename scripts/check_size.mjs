@@ -17,12 +17,12 @@ const packedBudget = 2_500_000;
 
 /** Most bytes after brotli. */
 export const budgets = {
-  /** A file of the small module of the core, which an app that quantizes arrays loads. */
-  arrays: 60_000,
+  /** A file of the small module of the core, which an app that quantizes arrays or searches vectors loads. */
+  arrays: 68_000,
   /** A file of the large module, which has all types of ggml and the codecs of model files. */
   core: 200_000,
   /** The JavaScript that an app which quantizes arrays loads at once, with the glue of the core. */
-  javascript: 33_000,
+  javascript: 40_000,
   /** The JavaScript that saveTensors, loadTensors and resultName add to such an app, on demand as well. */
   files: 20_000,
   /** The JavaScript that an app which inspects, plans, quantizes, compares and verifies model files loads at once, without the worker. */

@@ -110,11 +110,6 @@ Status get_layer_codes(std::span<const std::byte> memory, uint32_t row, std::spa
   return Status::kOk;
 }
 
-void sums_of_squares(std::span<const int8_t> codes, std::span<double> sums) noexcept {
-  const size_t columns = sums.empty() ? 0 : codes.size() / sums.size();
-  for (size_t row = 0; row < sums.size(); row++) sums[row] = loops::sum_of_squares(codes.data() + row * columns, columns);
-}
-
 Status set_layer_blocks(std::span<std::byte> memory, uint32_t row, std::span<const std::byte> blocks, BlockType type) noexcept {
   const Layer layer = layer_at(memory);
   const LayerSpec& spec = layer.spec();

@@ -53,9 +53,6 @@ struct LayerSpec {
 /// Status:  kBadDType unless the layer has 8 bits, kSizeMismatch.
 [[nodiscard]] Status get_layer_codes(std::span<const std::byte> layer, uint32_t row, std::span<std::byte> codes) noexcept;
 
-/// The sum of the squares of each row of codes, all of the same length.
-void sums_of_squares(std::span<const int8_t> codes, std::span<double> sums) noexcept;
-
 /// Sets the bias of every row of the layer. kSizeMismatch unless the bias has one value per row.
 [[nodiscard]] Status set_layer_bias(std::span<std::byte> layer, std::span<const float> bias) noexcept;
 
@@ -76,11 +73,5 @@ void sums_of_squares(std::span<const int8_t> codes, std::span<double> sums) noex
 /// Status:  kSizeMismatch.
 [[nodiscard]] Status layer_forward(std::span<const std::byte> layer, std::span<const float> x, uint32_t batch, std::span<float> y,
                                    std::span<std::byte> workspace) noexcept;
-
-/// The sums of one row of x for the rows [row, row + scores.size()) of a layer of codes, in double, without the bias. With int8
-/// activations they are not multiplied by the scale of x.
-/// Status:  kBadDType if the layer's bits are 32, kSizeMismatch, kNonFinite.
-[[nodiscard]] Status layer_scores(std::span<const std::byte> layer, std::span<const float> x, uint32_t row,
-                                  std::span<double> scores, std::span<std::byte> workspace) noexcept;
 
 }  // namespace scalepoint

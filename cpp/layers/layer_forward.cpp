@@ -176,9 +176,9 @@ void propagate(const Layer& layer, const float* x, float* y) {
 
 // --------------------------------------------------------------------------------------------------------------- one row
 
-/// Calls f(tile, sums, scale) with the sums of a row of x for the tiles [first_tile, end_tile). Returns false if x is not finite.
+/// Calls f(tile, sums, scale) with the sums of a row of x for each tile. Returns false if x is not finite.
 template <class F>
-bool run_alone(const Layer& layer, const float* x, const Workspace& work, uint64_t first_tile, uint64_t end_tile, F f) {
+bool run_alone(const Layer& layer, const float* x, const Workspace& work, F f) {
   const LayerSpec& spec = layer.spec();
   loops::Activations a = {layer.segments, layer.form.segments, work.values, work.factor, work.sum};
   double scale = 1;
@@ -191,7 +191,8 @@ bool run_alone(const Layer& layer, const float* x, const Workspace& work, uint64
     if (scale == 0) return false;
   }
   const auto run = is_float(spec) ? loops::accumulate_float32 : loops::accumulate_int8;
-  uint64_t t = first_tile;
+  const uint64_t end_tile = layer.form.tiles;
+  uint64_t t = 0;
   constexpr size_t kTogether = loops::kTilesTogether;
   for (; !is_float(spec) && spec.bits == 8 && t + kTogether <= end_tile; t += kTogether) {
     double total[kTogether * kTileRows] = {};
@@ -303,7 +304,7 @@ void forward_codes(const Layer& layer, const float* x, uint32_t batch, float* y,
     const float* const row = x + size_t{work.alone[i]} * spec.columns;
     float* const to = y + size_t{work.alone[i]} * spec.rows;
     const auto put = [&](uint64_t t, const double* total, double scale) { finish(layer, t, total, scale, to); };
-    if (!run_alone(layer, row, work, 0, layer.form.tiles, put)) propagate(layer, row, to);
+    if (!run_alone(layer, row, work, put)) propagate(layer, row, to);
   }
 }
 
@@ -374,24 +375,6 @@ Status layer_forward(std::span<const std::byte> memory, std::span<const float> x
     forward_codes(layer, x.data(), batch, y.data(), Workspace(spec, layer.form, batch, workspace.data()));
   }
   return Status::kOk;
-}
-
-Status layer_scores(std::span<const std::byte> memory, std::span<const float> x, uint32_t row, std::span<double> scores,
-                    std::span<std::byte> workspace) noexcept {
-  const Layer layer = layer_at(memory);
-  const LayerSpec& spec = layer.spec();
-  if (spec.bits == 32) return Status::kBadDType;
-  if (x.size() != spec.columns || !layer.holds(row, scores.size())) return Status::kSizeMismatch;
-  if (workspace.size() < workspace_bytes(spec, layer.form, 1)) return Status::kSizeMismatch;
-  const uint64_t end = row + scores.size();
-  const auto put = [&](uint64_t t, const double* total, double) {
-    for (uint64_t r = t * kTileRows; r < (t + 1) * kTileRows; r++) {
-      if (r >= row && r < end) scores[r - row] = row_scale(layer, r) * total[r % kTileRows];
-    }
-  };
-  const Workspace work(spec, layer.form, 1, workspace.data());
-  const bool finite = run_alone(layer, x.data(), work, row / kTileRows, round_up(end, kTileRows) / kTileRows, put);
-  return finite ? Status::kOk : Status::kNonFinite;
 }
 
 }  // namespace scalepoint

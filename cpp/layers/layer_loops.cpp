@@ -330,25 +330,6 @@ void read_tile(const TilePart& part, uint8_t* codes, size_t stride) {
   }
 }
 
-double sum_of_squares(const int8_t* codes, size_t n) {
-  // A lane gets at most 2^15 from a vector of eight codes.
-  constexpr size_t kBlock = size_t{1} << 18;
-  double sum = 0;
-  for (size_t i = 0; i < n;) {
-    const size_t end = n - i < kBlock ? n : i + kBlock;
-    I32x4 sums = splat(0);
-    for (; i + 8 <= end; i += 8) {
-      const I16x8 v = widen(codes + i);
-      sums = add(sums, dot(v, v));
-    }
-    int32_t lanes[4];
-    store(lanes, sums);
-    for (const int32_t lane : lanes) sum += lane;
-    for (; i < end; i++) sum += codes[i] * codes[i];
-  }
-  return sum;
-}
-
 void widen_tile(int bits, const std::byte* weights, size_t columns, int16_t less, int16_t* to) {
   const I16x8 zero = splat(less);
   if (bits == 8) {

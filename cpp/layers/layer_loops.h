@@ -75,9 +75,6 @@ void fill_tile(int bits, const uint8_t* codes, size_t stride, uint8_t offset, co
 /// The reverse of fill_tile, for 8 bits and without an offset.
 void read_tile(const TilePart& part, uint8_t* codes, size_t stride);
 
-/// The sum of the squares of some codes.
-double sum_of_squares(const int8_t* codes, size_t n);
-
 /// Weights of some columns of a tile in 16 bits, minus `less`. columns is a multiple of kColumnStep.
 void widen_tile(int bits, const std::byte* weights, size_t columns, int16_t less, int16_t* to);
 

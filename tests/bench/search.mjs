@@ -31,7 +31,7 @@ const dimensions = values.dimensions.split(',').map(Number);
 const count = Number(values.count);
 const queries = Number(values.queries);
 const k = 10;
-const sp = await load({ index: true });
+const sp = await load();
 
 /** True for kinds of data that `--kinds` names, or without it for all. @param {string} kind */
 const isAsked = (kind) => values.kinds === '' || values.kinds.split(',').includes(kind);

@@ -60,7 +60,7 @@ const rowOf = (/** @type {number} */ i) => x.subarray(i * dimension, (i + 1) * d
 /** @type {Record<string, () => Built>} */
 const contestants = {};
 
-const sp = await load({ index: true });
+const sp = await load();
 for (const [bits, source, factors] of /** @type {const} */ ([
   [1, 'int8', [4, 8, 16]],
   [1, 'float16', [8, 16]],

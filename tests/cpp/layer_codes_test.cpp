@@ -56,19 +56,6 @@ TEST(LayerCodes, come_back_from_rows_that_were_filled_in_any_pieces) {
   }
 }
 
-TEST(LayerCodes, have_the_sum_of_the_squares_of_each_row) {
-  for (const size_t columns : {size_t{1}, size_t{8}, size_t{30}, size_t{600'000}}) {
-    std::vector<int8_t> codes(3 * columns, -128);
-    for (size_t i = 0; i < columns; i++) codes[columns + i] = static_cast<int8_t>(i * 37);
-    double expected = 0;
-    for (size_t i = 0; i < columns; i++) expected += codes[columns + i] * codes[columns + i];
-    std::vector<double> sums(3);
-    sums_of_squares(codes, sums);
-    const double largest = 16384.0 * static_cast<double>(columns);
-    EXPECT_EQ(sums, (std::vector<double>{largest, expected, largest})) << columns;
-  }
-}
-
 TEST(LayerCodes, are_of_eight_bits_only) {
   const LayerSpec spec{.rows = 1, .columns = 4, .group_size = 4, .bits = 4};
   std::vector<std::byte> memory(layer_bytes(spec)), codes(4);

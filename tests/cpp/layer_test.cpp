@@ -387,32 +387,6 @@ TEST(Layer, float_weights_are_summed_in_float32) {
   }
 }
 
-TEST(Layer, scores_are_whole_numbers_for_codes_of_scale_one) {
-  Random random(410);
-  SCOPED_TRACE("seed 410");
-  Matrix m = random_matrix(random, 45, 100, 100, kInt8, Zeros::kNone);
-  m.scale.assign(45, 1.0f);
-  Packed packed = pack(m, ActivationType::kInt8Symmetric, random);
-  const std::vector<float> x = random.uniform_values(100, -1, 1);
-  const Int8Row row = int8_row(x, Scheme::kSymmetric);
-  std::vector<std::max_align_t> workspace(layer_workspace_bytes(packed.spec, 1) / sizeof(std::max_align_t) + 1);
-  const std::span<std::byte> work = {reinterpret_cast<std::byte*>(workspace.data()),
-                                     static_cast<size_t>(layer_workspace_bytes(packed.spec, 1))};
-  for (uint32_t first = 0; first < 45; first += 7) {
-    std::vector<double> scores(std::min(20u, 45 - first));
-    ASSERT_EQ(layer_scores(packed.bytes(), x, first, scores, work), Status::kOk);
-    for (size_t r = 0; r < scores.size(); r++) {
-      int64_t expected = 0;
-      for (size_t i = 0; i < 100; i++) expected += int64_t{m.level(first + r, i)} * row.codes[i];
-      EXPECT_EQ(scores[r], static_cast<double>(expected));
-    }
-  }
-  std::vector<float> bad = x;
-  bad[99] = kNan;
-  std::vector<double> scores(45);
-  EXPECT_EQ(layer_scores(packed.bytes(), bad, 0, scores, work), Status::kNonFinite);
-}
-
 TEST(Layer, refuses_what_does_not_fit) {
   const LayerSpec good = {.rows = 4, .columns = 10, .group_size = 5, .bits = 8};
   EXPECT_GT(layer_bytes(good), 0u);

@@ -32,7 +32,7 @@ import { safetensors, weights } from '../support/models.js';
 // biome-ignore lint/suspicious/noExplicitAny: calls of JavaScript, which no compiler checks.
 const any = (value: unknown) => value as any;
 const sp = any(await load());
-const whole = any(await load({ blocks: true, index: true }));
+const whole = any(await load({ blocks: true }));
 const x = new Float32Array(64).map((_, i) => Math.sin(i));
 const [q, matrix] = [sp.quantize(x), sp.quantize(x, { shape: [8, 8] })];
 const later = Promise.resolve(x);
@@ -141,7 +141,6 @@ const calls: readonly (readonly [call: () => unknown, message: string])[] = [
   // Search
   [() => sp.index([later]), 'write await vectors[0]'],
   [() => sp.index(x), 'shape: expected [count, dimension]'],
-  [() => sp.index(x, { shape: [4, 16], metric: 'l2' }), 'load({ index: true })'],
   [() => whole.index(x, { shape: [4, 16], metric: 'l2' }), 'did you mean euclidean?'],
   [() => whole.index(x, { shape: [4, 16], bits: '4' }), 'got "4"; write 4'],
   [() => whole.index(x, { shape: [4, 16], bits: 4n }), 'got 4n; write 4'],

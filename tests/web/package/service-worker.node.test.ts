@@ -19,7 +19,7 @@ const caught = async (call) => {
 const x = new Float32Array(64).map((_, i) => i);
 const calls = {
   arrays: async () => [...(await arrays.load()).quantize([1, 2]).data],
-  index: async () => arrays.load({ index: true }),
+  index: async () => (await arrays.load()).index(x, { shape: [4, 16], bits: 4 }).search(x.subarray(0, 16), 1).indices.length,
   openIndex: async () => arrays.openIndex(new Uint8Array(8)),
   save: async () => models.saveTensors({ x }),
   inspect: async () => (await models.inspectModel(self.model)).format,
@@ -28,7 +28,7 @@ const calls = {
   compare: async () => models.compareModels(self.model, self.model),
   estimate: async () => models.estimateModel(self.model, { to: 'int8' }),
   evaluate: async () => models.evaluateModel(self.model, { text: 'a' }),
-  inlineIndex: async () => (await inline.load({ index: true })).index(x, { shape: [4, 16], bits: 4 }).search(x.subarray(0, 16), 1).indices.length,
+  inlineIndex: async () => (await inline.load()).index(x, { shape: [4, 16], bits: 4 }).search(x.subarray(0, 16), 1).indices.length,
   inlineQuantize: async () => (await inline.quantizeModel(self.model, { to: 'int8' })).report.totals.quantized,
 };
 self.onmessage = async ({ data }) => {
@@ -63,11 +63,11 @@ it('names the entry that works', async () => {
     });
     expect(results.arrays).toEqual({ value: [64, 127] });
     expect(results.inspect).toEqual({ value: 'safetensors' });
-    for (const name of ['index', 'openIndex', 'save', 'quantize', 'verify', 'compare', 'evaluate', 'estimate']) {
+    for (const name of ['openIndex', 'save', 'quantize', 'verify', 'compare', 'evaluate', 'estimate']) {
       expect(results[name]?.error, name).toMatchObject({ code: 'IMPORT' });
       expect(results[name]?.error?.message, name).toContain("import from 'scalepoint/inline'");
     }
-    expect(results.inlineIndex).toEqual({ value: 1 });
+    for (const name of ['index', 'inlineIndex']) expect(results[name], name).toEqual({ value: 1 });
     expect(results.inlineQuantize).toEqual({ value: 1 });
   } finally {
     await browser.close();

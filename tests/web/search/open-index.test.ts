@@ -3,7 +3,7 @@ import { type IndexOptions, load, openIndex, type VectorIndex } from 'scalepoint
 import { describe, expect, it } from 'vitest';
 import { expectCode, expectSame, Random, wasmFiles } from '../support/support.js';
 
-const sp = await load({ index: true, wasm: wasmFiles.simd, simd: 'on' });
+const sp = await load({ wasm: wasmFiles.simd, simd: 'on' });
 const core = { wasm: wasmFiles.simd, simd: 'on' } as const;
 const widths = [1, 2, 4, 8] as const;
 const dimension = 40;

@@ -7,7 +7,7 @@ import { hangLimit } from '../../../scripts/chromium.mjs';
 it('ends when its searches have ended', async () => {
   const code = `
     const { load } = await import(${JSON.stringify(new URL('../../../dist/index.js', import.meta.url).href)});
-    const sp = await load({ index: true });
+    const sp = await load();
     const x = Float32Array.from({ length: 800 }, (_, i) => Math.sin(i * i));
     const index = sp.index(x, { shape: [100, 8], bits: 4 });
     const [{ ids }] = await index.searchMany(x.slice(0, 8), 3, { workers: 2 });

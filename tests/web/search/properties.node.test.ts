@@ -10,7 +10,7 @@ vi.setConfig({ testTimeout: 120_000 });
 const builds: { core: { wasm: typeof wasmFiles.simd; simd: 'on' | 'off' }; sp: Scalepoint }[] = [];
 for (const simd of ['on', 'off'] as const) {
   const core = { simd, wasm: wasmFiles[simd === 'on' ? 'simd' : 'scalar'] };
-  builds.push({ core, sp: await load({ index: true, ...core }) });
+  builds.push({ core, sp: await load({ ...core }) });
 }
 
 type Step =

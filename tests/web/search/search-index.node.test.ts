@@ -1,8 +1,9 @@
-// Whole indexes: results against a sort of all vectors, ids, changes, filters and second scores. The codes are tested in
+// Indexes: results against a sort of all vectors, ids, changes, filters and second scores. The codes are tested in
 // tests/cpp/search_test.cpp.
 import {
   type IndexOptions,
   load,
+  openIndex,
   type Scalepoint,
   type SearchResult,
   type VectorIndex,
@@ -16,7 +17,7 @@ for (const [build, simd] of [
   ['SIMD', 'on'],
   ['scalar', 'off'],
 ] as const) {
-  builds.push({ build, sp: await load({ index: true, simd, wasm: wasmFiles[simd === 'on' ? 'simd' : 'scalar'] }) });
+  builds.push({ build, sp: await load({ simd, wasm: wasmFiles[simd === 'on' ? 'simd' : 'scalar'] }) });
 }
 const [simd, scalar] = builds.map(({ sp }) => sp) as [Scalepoint, Scalepoint];
 
@@ -658,22 +659,43 @@ for (const { build, sp } of builds) {
   });
 }
 
-describe('an index without load({ index: true })', () => {
-  it('has 8 bits, and refuses the rest by name', async () => {
+describe('queries of floats', () => {
+  const random = new Random(21);
+  const x = random.bell(300 * 24);
+  const query = random.bell(24);
+
+  it('score the codes as they are, with whatever else an index can', async () => {
     const sp = await load();
-    const x = new Random(21).bell(40);
-    using index = sp.index(x, { shape: [5, 8], bits: 8 });
-    expect(index.bits).toBe(8);
-    expect(index.search(x.subarray(0, 8), 1).ids).toEqual([0]);
-    expectRefusal(() => sp.index(x, { shape: [5, 8], bits: 4 }), RangeError, 'bits');
-    for (const metric of ['euclidean', 'hamming'] as const) {
-      expectRefusal(() => sp.index(x, { shape: [5, 8], metric }), RangeError, 'metric');
-    }
-    expectRefusal(() => sp.index(new Int8Array(40), { shape: [5, 8], ranges: x.subarray(0, 16) }), TypeError, 'ranges');
-    expectRefusal(() => sp.index(x, { shape: [5, 8], ids: [1, 2, 3, 4, 5] }), TypeError, 'ids');
-    expectRefusal(() => index.add(x, [1, 2, 3, 4, 5]), TypeError, 'ids');
-    expectRefusal(() => index.search(x.subarray(0, 8), 1, { filter: () => true }), TypeError, 'filter');
-    expectRefusal(() => index.remove([1]), TypeError, 'remove');
-    expectRefusal(() => index.save(), TypeError, 'save');
+    using index = sp.index(x, {
+      shape: [300, 24],
+      queries: 'float32',
+      ids: Array.from({ length: 300 }, (_, i) => `${i}`),
+    });
+    const { data, scale } = index.tensor();
+    const exact = Array.from({ length: 300 }, (_, row) => {
+      let sum = 0;
+      for (let i = 0; i < 24; i++) sum += query[i]! * data[row * 24 + i]!;
+      return { id: `${row}`, score: Math.fround(sum * scale[row]!) };
+    }).sort((a, b) => b.score - a.score);
+    const found = index.search(query, 5);
+    expect(found.ids).toEqual(exact.slice(0, 5).map(({ id }) => id));
+    expect([...found.scores]).toEqual(exact.slice(0, 5).map(({ score }) => score));
+    expect(await index.searchMany([query], 5)).toEqual([found]);
+    index.remove([exact[0]!.id]);
+    expect(index.search(query, 4).ids).toEqual(found.ids.slice(1));
+    // Codes alone find the vectors without a second score.
+    expect(index.search(query, 4, { rerank: false }).scores).not.toEqual(index.search(query, 4).scores);
+  });
+
+  it('stay what they are in a file', async () => {
+    const sp = await load();
+    using index = sp.index(x, { shape: [300, 24], queries: 'float32', metric: 'cosine' });
+    using opened = await openIndex(await index.save());
+    expect(opened.search(query, 20)).toEqual(index.search(query, 20));
+  });
+
+  it('need codes of 8 bits', async () => {
+    const sp = await load();
+    expectRefusal(() => sp.index(x, { shape: [300, 24], queries: 'float32', bits: 4 }), RangeError, 'queries');
   });
 });

@@ -38,7 +38,7 @@ async function serve(bytes: Uint8Array) {
 it('is opened from a URL without its rows, which searches read by ranges', async () => {
   const dimension = 256;
   const count = 20_000;
-  const sp = await load({ index: true });
+  const sp = await load();
   const random = new Random(60);
   const x = random.bell(count * dimension);
   const queries = random.bell(3 * dimension);

@@ -9,7 +9,7 @@ for (const [build, simd] of [
   ['SIMD', 'on'],
   ['scalar', 'off'],
 ] as const) {
-  builds.push({ build, sp: await load({ index: true, simd, wasm: wasmFiles[simd === 'on' ? 'simd' : 'scalar'] }) });
+  builds.push({ build, sp: await load({ simd, wasm: wasmFiles[simd === 'on' ? 'simd' : 'scalar'] }) });
 }
 const sp = builds[0]!.sp;
 

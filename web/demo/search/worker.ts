@@ -7,7 +7,7 @@ import type { Settings } from './settings.js';
 
 type Say = (step: SearchStep) => void;
 
-const engine = load({ index: true }).then((core) => new SearchEngine(core));
+const engine = load().then((core) => new SearchEngine(core));
 // Each call reports the failure.
 engine.catch(() => {});
 

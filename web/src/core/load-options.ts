@@ -18,12 +18,6 @@ export interface LoadOptions {
    */
   blocks?: boolean | undefined;
   /**
-   * Loads the large module, and the code of whole indexes: `sp.index` with codes of 1, 2 and 4 bits, ids, removal, filters, second scores,
-   * many queries and files.
-   * @defaultValue false
-   */
-  index?: boolean | undefined;
-  /**
    * The wasm file, for hosts that serve it from elsewhere, or a function that returns it for a tier and a module. It must be of the same
    * version. A file of the large module can take the place of the small one. Later calls without this option use it as well, those of
    * `scalepoint/model` included if it is a function or the large module.
@@ -35,7 +29,7 @@ export interface LoadOptions {
 }
 
 /** Names of these options. */
-export const loadNames = ['simd', 'blocks', 'index', 'wasm', 'signal'] as const;
+export const loadNames = ['simd', 'blocks', 'wasm', 'signal'] as const;
 
 /** @param path of the options, if they are an option themselves @throws TypeError or RangeError naming the option */
 export function checkLoadOptions(options: LoadOptions, path = ''): void {
@@ -46,9 +40,8 @@ export function checkLoadOptions(options: LoadOptions, path = ''): void {
 
 function checkValues(options: LoadOptions): void {
   choiceIndex(options, 'simd', ['auto', 'on', 'off']);
-  const { blocks, index, signal } = options;
+  const { blocks, signal } = options;
   if (blocks !== undefined) checkBoolean(blocks, 'blocks');
-  if (index !== undefined) checkBoolean(index, 'index');
   // A signal of any window.
   if (signal !== undefined && typeof signal?.throwIfAborted !== 'function') {
     throw typeError('signal', ofType('AbortSignal'), signal);

@@ -215,8 +215,8 @@ export async function loadCore(options: LoadOptions = {}): Promise<Core> {
 }
 
 async function makeCore(options: LoadOptions): Promise<Core> {
-  const { simd = 'auto', blocks, index } = options;
-  const name = blocks || index ? 'core' : 'arrays';
+  const { simd = 'auto', blocks } = options;
+  const name = blocks ? 'core' : 'arrays';
   const compiledModule = await compileCore(name, options);
   const core = await instantiateCore(name, compiledModule);
   if (simd !== 'auto' && core.module.isSimd() !== (simd === 'on')) {

@@ -50,12 +50,9 @@ import type { LoadOptions } from '../core/load-options.js';
 import type { ErrorMeasures } from '../core/measure.js';
 import { type Core, isModelsModule, type WasmDType } from '../core/memory.js';
 import { OwnedWasmArray, type WasmArray, type WasmArrayOf } from '../core/wasm-array.js';
+import { makeIndex } from '../search/search-index.js';
 import type { IndexOptions, VectorIndex } from '../search/search-types.js';
-import { Int8Index } from '../search/vector-index.js';
 import type { ByteVectors, VectorInput } from '../search/vectors.js';
-
-/** Makes a whole index. */
-type MakeIndex = typeof import('../search/search-index.js').makeIndex;
 
 /**
  * Quantizes, restores and measures arrays with an instance of the core. `load` makes it. Its methods can be taken out of it:
@@ -63,7 +60,6 @@ type MakeIndex = typeof import('../search/search-index.js').makeIndex;
  */
 export class Scalepoint {
   readonly #core: Core;
-  readonly #makeIndex: MakeIndex | undefined;
   /** True if the SIMD build is in use. */
   readonly simd: boolean;
   /** True if all types of ggml's blocks and `search: 'best'` are available: see `load({ blocks: true })`. */
@@ -77,9 +73,8 @@ export class Scalepoint {
   }
 
   /** @internal */
-  constructor(core: Core, makeIndex?: MakeIndex) {
+  constructor(core: Core) {
     this.#core = core;
-    this.#makeIndex = makeIndex;
     this.simd = core.module.isSimd();
     this.blocks = isModelsModule(core.module);
     bindMethods(this);
@@ -370,13 +365,12 @@ export class Scalepoint {
   /**
    * Makes an index for similarity search, with 1, 2, 4 or 8 bits for each element. Takes codes of up to 8 bits as they are if they are
    * signed, symmetric and have one scale for each vector, and the index has 8 bits; restores other quantized tensors first. `add` makes it
-   * grow. Fewer bits than 8, ids, removal, filters, second scores, many queries and files need `load({ index: true })`.
+   * grow.
    * @example const index = sp.index(vectors, { shape: [10000, 384], metric: 'cosine', bits: 4 }); index.search(query).indices;
    * @throws TypeError or RangeError naming the option; ScalepointError `NON_FINITE`, `OUT_OF_MEMORY`, `DISPOSED`
    */
   index(vectors: VectorInput | ByteVectors | QuantizedTensor, options: IndexOptions = {}): VectorIndex {
-    const make = options?.queries === 'float32' ? undefined : this.#makeIndex;
-    return make === undefined ? new Int8Index(this.#core, vectors, options) : make(this.#core, vectors, options);
+    return makeIndex(this.#core, vectors, options);
   }
 
   /**
@@ -399,16 +393,15 @@ export class Scalepoint {
 }
 
 /**
- * Loads the wasm core: the small module, or with `blocks: true` or `index: true` the large one, which has all types of ggml's blocks and whole
- * indexes. Every call makes one more instance with its own memory.
+ * Loads the wasm core: the small module, or with `blocks: true` the large one, which has all types of ggml's blocks. Every call makes one more
+ * instance with its own memory.
  * @example const sp = await load();
  * @throws TypeError or RangeError naming the option; ScalepointError `WASM_LOAD`, `OUT_OF_MEMORY`, `CSP`,
  *   `VERSION_MISMATCH`
  */
 export async function load(options?: LoadOptions): Promise<Scalepoint> {
   const core = await loadCore(options);
-  const makeIndex = options?.index ? (await imported(import('../search/search-index.js'))).makeIndex : undefined;
-  const sp = new Scalepoint(core, makeIndex);
+  const sp = new Scalepoint(core);
   if (sp.blocks) await imported(loadMoments());
   return sp;
 }

@@ -136,7 +136,7 @@ export function bitRows(
   about: { shape?: readonly number[] | undefined; what: string; dimension?: number | undefined },
 ): GivenVectors | undefined {
   return rowsOf(core, vectors, { ...about, each: 8 }, (from, rows, width, signed, to) =>
-    core.models.floatsOfBits(from, rows * width, flipOf(signed), to),
+    core.module.floatsOfBits(from, rows * width, flipOf(signed), to),
   );
 }
 
@@ -169,7 +169,7 @@ export function rangedRows(
   const given = rowsOf(core, vectors, { ...about, what: 'vectors', each: 1 }, (from, rows, width, signed, to) =>
     core.withMemory(width * 8, (at) => {
       core.module.HEAPF32.set(values as Float32Array, at >>> 2);
-      core.models.floatsOfRanges(from, rows, width, signed, at, to);
+      core.module.floatsOfRanges(from, rows, width, signed, at, to);
     }),
   );
   if (given === undefined) {

@@ -12,7 +12,7 @@ import type { ByteSource, OptionFile } from '../formats/files/bytes.js';
 import { fileOfHandle, openWithin } from '../formats/files/open.js';
 import { readSafetensors, type TensorInfo } from '../formats/safetensors/header.js';
 import { checkId, type IdTable } from './ids.js';
-import { checkFactor, type Rerank } from './rows.js';
+import { checkFactor, type Rerank, scoredByCodes } from './rows.js';
 import { type IndexFacts, indexKey, indexVersion, partsOfIndex } from './save.js';
 import { SearchIndex } from './search-index.js';
 import type { OpenIndexOptions, VectorId, VectorIndex } from './search-types.js';
@@ -77,6 +77,7 @@ function factsOf(text: string | undefined): FileFacts {
     bits: memberOf(facts, 'bits', metric === 'hamming' ? ([1] as const) : ([1, 2, 4, 8] as const)),
     metric,
     seed: wholeMember(facts, 'seed', 0, 2 ** 32 - 1),
+    queries: facts.queries === undefined ? undefined : memberOf(facts, 'queries', ['float32'] as const),
     count: wholeMember(facts, 'count', 0, 2 ** 32 - 64),
     rerank,
   };
@@ -241,10 +242,10 @@ async function openSource(
   const { tensors, metadata } = await readSafetensors(source);
   const facts = factsOf(metadata[indexKey]);
   const hasIds = tensors.some(({ name }) => name === 'ids');
-  const core = await waiting.soon(loadCore({ ...load, blocks: true }), (late) => late.dispose());
+  const core = await waiting.soon(loadCore(load), (late) => late.dispose());
   let index: SearchIndex | undefined;
   try {
-    const rowBytes = facts.rerank === undefined ? 0 : core.models.storedRowBytes(facts.rerank.row, facts.dimension);
+    const rowBytes = facts.rerank === undefined ? 0 : core.module.storedRowBytes(facts.rerank.row, facts.dimension);
     const inFile = rerankFrom === 'file' && facts.rerank !== undefined;
     const rows = tensors.find(({ name }) => name === 'rows');
     const rerank: Rerank | undefined = facts.rerank && {
@@ -260,12 +261,12 @@ async function openSource(
           }
         : { kind: 'kept', row: facts.rerank.row },
     };
-    const { dimension, dims, bits, metric, seed } = facts;
+    const { dimension, dims, bits, metric, seed, queries } = facts;
     index = new SearchIndex(
       core,
-      { dimension, dims, bits, metric, seed },
+      { dimension, dims, bits, metric, seed, queries },
       // The first vectors of an empty index find its center.
-      { rerank, hasIds, ownsCore: true, centered: facts.count > 0 },
+      { rerank: rerank ?? (queries && scoredByCodes), hasIds, ownsCore: true, centered: facts.count > 0 },
     );
     await index.load(async (store, ids) => {
       const byName = tensorsOf(tensors, facts, store, rowBytes);

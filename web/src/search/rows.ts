@@ -22,13 +22,18 @@ export type RowSource =
       /** True if the file belongs to the caller, whose rows no later vector may take. */
       readonly fixed: boolean;
     }
-  | { readonly kind: 'fetched'; readonly fetch: FetchVectors };
+  | { readonly kind: 'fetched'; readonly fetch: FetchVectors }
+  /** The codes of 8 bits, which a query of floats is compared with. */
+  | { readonly kind: 'codes' };
 
 /** A source of a second score with its factor. */
 export interface Rerank {
   readonly source: RowSource;
   readonly factor: number;
 }
+
+/** For queries of floats over codes of 8 bits. The codes of a query find the vectors to score. */
+export const scoredByCodes: Rerank = { source: { kind: 'codes' }, factor: 8 };
 
 /** Rows of some vectors in wasm memory. */
 export interface Rows {

@@ -19,6 +19,8 @@ export interface IndexFacts {
   readonly bits: 1 | 2 | 4 | 8;
   readonly metric: VectorMetric;
   readonly seed: number;
+  /** Undefined for queries of int8. */
+  readonly queries: 'float32' | undefined;
 }
 
 /** Key of the metadata. */

@@ -1,5 +1,5 @@
 /// <reference lib="esnext.disposable" preserve="true" />
-// The whole index: codes of 1 to 8 bits with ids, removal, filters, second scores, many queries and files.
+// An index of vectors: codes of 1 to 8 bits with ids, removal, filters, second scores, many queries and files.
 
 import { checkOptionsOf } from '../arrays/calls.js';
 import type { NewParameters } from '../arrays/options.js';
@@ -19,7 +19,7 @@ import { waitingFor } from '../core/waiting.js';
 import { bitRows, type GivenVectors } from './given-bytes.js';
 import { readVectors, rowsAtOnce } from './given-vectors.js';
 import { checkIds, IdTable } from './ids.js';
-import { checkFactor, fetchRows, type Rerank, type Rows, readRows, rerankOf } from './rows.js';
+import { checkFactor, fetchRows, type Rerank, type Rows, readRows, rerankOf, scoredByCodes } from './rows.js';
 import type { IndexFacts } from './save.js';
 import type {
   AddOptions,
@@ -118,7 +118,7 @@ function allowedWords(
   return words;
 }
 
-/** Vectors of an index, with all that `load({ index: true })` gives. */
+/** The index of `sp.index` and `openIndex`. */
 export class SearchIndex implements VectorIndex {
   readonly dimension: number;
   readonly bits: 1 | 2 | 4 | 8;
@@ -415,7 +415,7 @@ export class SearchIndex implements VectorIndex {
       if (own === undefined) throw typeError('rerank', onlyWith('index.rerank'), rerank);
     }
     if (own !== undefined && rerank !== false) {
-      if (!canWait && own.source.kind !== 'kept') {
+      if (!canWait && (own.source.kind === 'file' || own.source.kind === 'fetched')) {
         const message = 'the vectors for it are read or fetched, for which searchMany waits';
         throw typeError('rerank', oneOf([false]), rerank, { kind: 'because', message });
       }
@@ -467,9 +467,7 @@ export class SearchIndex implements VectorIndex {
     const wanted = this.#wanted(k, options, false);
     const [found] = this.#scan([copy], wanted, () => 'query') as [Found];
     if (wanted.again === 0) return this.#resultOf(found);
-    const addresses = Array.from(found.indices, (index) => this.#store.rowAddress(index));
-    const kind = this.#store.form.kept?.kind ?? StoredRowId.float32;
-    return this.#resultOf(this.#scoreAgain(copy, found, { kind, addresses }, wanted.k));
+    return this.#resultOf(this.#scoreStored(copy, found, wanted.k));
   }
 
   /** The best vectors of some queries by their codes. */
@@ -536,7 +534,7 @@ export class SearchIndex implements VectorIndex {
     for (;;) {
       const before = this.#shares;
       if (before === undefined) {
-        this.#shares = this.#startShares(count, worker, signal);
+        this.#shares = this.#startShares(count, { worker, signal });
         // Every search that waits sees the failure, or starts workers of its own.
         this.#shares.catch(() => {});
         const own = this.#shares;
@@ -562,15 +560,11 @@ export class SearchIndex implements VectorIndex {
     }
   }
 
-  async #startShares(
-    count: number,
-    worker: SearchManyOptions['worker'],
-    signal: AbortSignal | undefined,
-  ): Promise<Shares> {
+  async #startShares(count: number, options: Pick<SearchManyOptions, 'worker' | 'signal'>): Promise<Shares> {
     // Most searches need no workers.
     const { Shares } = await imported(import('./shares.js'));
     this.#checkAlive();
-    const shares = await Shares.start(this.#store, this.#core.module.isSimd(), count, worker, signal);
+    const shares = await Shares.start(this.#store, this.#core.module, count, options);
     try {
       this.#checkAlive();
     } catch (error) {
@@ -582,20 +576,51 @@ export class SearchIndex implements VectorIndex {
     return shares;
   }
 
-  /** Scores vectors by their rows, and keeps the best k. */
-  #scoreAgain(query: Query, found: Found, rows: Pick<Rows, 'kind' | 'addresses'>, k: number): Found {
+  /** Scores vectors again by their kept rows or their codes, and keeps the best k. */
+  #scoreStored(query: Query, found: Found, k: number): Found {
+    const core = this.#core;
+    const store = this.#store;
+    const { kept } = store.form;
+    if (kept !== undefined) {
+      const addresses = Array.from(found.indices, (index) => store.rowAddress(index));
+      return this.#scoreAgain(query, found, { kind: kept.kind, addresses }, k);
+    }
+    const { dims } = this.#facts;
+    const rowBytes = core.module.storedRowBytes(StoredRowId.int8, dims);
+    return core.withMemory(found.indices.length * rowBytes, (rows) => {
+      const addresses = Array.from(found.indices, (_, i) => rows + i * rowBytes);
+      const factors = addresses.map((row, i) => {
+        store.copyCodes(found.indices[i] as number, row);
+        if (this.metric === 'euclidean') return 1;
+        // Codes are floats as they are, and products with scales are not. Cosines need no scale.
+        const scale = core.module.HEAPF32[row >>> 2] as number;
+        core.module.HEAPF32[row >>> 2] = 1;
+        return this.metric === 'dot' ? scale : 1;
+      });
+      return this.#scoreAgain(query.subarray(0, dims), found, { kind: StoredRowId.int8, addresses, factors }, k);
+    });
+  }
+
+  /** Scores vectors by their rows, and keeps the best k. @param rows `factors` multiply the scores */
+  #scoreAgain(
+    query: Query,
+    found: Found,
+    rows: Pick<Rows, 'kind' | 'addresses'> & { readonly factors?: readonly number[] },
+    k: number,
+  ): Found {
     const core = this.#core;
     const n = rows.addresses.length;
-    const { dimension, metric } = this;
+    const { metric } = this;
+    const dimension = query.length;
     const scores = core.withMemory(n * 12 + dimension * 8, (to) => {
       const q = to + n * 8;
       const scratch = q + dimension * 4;
       const at = scratch + dimension * 4;
       core.module.HEAPF32.set(query, q >>> 2);
       core.module.HEAPU32.set(rows.addresses, at >>> 2);
-      core.models.scoreRows(MetricId[metric], q, dimension, rows.kind, at, n, to, scratch);
+      core.module.scoreRows(MetricId[metric], q, dimension, rows.kind, at, n, to, scratch);
       // Short vectors keep their order in float64.
-      return core.module.HEAPF64.slice(to / 8, to / 8 + n);
+      return core.module.HEAPF64.slice(to / 8, to / 8 + n).map((score, i) => score * (rows.factors?.[i] ?? 1));
     });
     const sign = signOf(metric);
     // Rows of a file may hold NaN, which is worse than any score.
@@ -720,17 +745,13 @@ export class SearchIndex implements VectorIndex {
   ): Promise<SearchResult[]> {
     const source = this.#rerank?.source;
     if (again === 0 || source === undefined) return found.map((one) => this.#resultOf(one));
-    if (source.kind === 'kept') {
-      return found.map((one, i) => {
-        const addresses = Array.from(one.indices, (index) => this.#store.rowAddress(index));
-        return this.#resultOf(this.#scoreAgain(queries[i] as Query, one, { kind: source.row, addresses }, k));
-      });
-    }
+    if (source.kind === 'kept' || source.kind === 'codes')
+      return found.map((one, i) => this.#resultOf(this.#scoreStored(queries[i] as Query, one, k)));
     // Get each vector once.
     const indices = [...new Set(found.flatMap((one) => [...one.indices]))].sort((a, b) => a - b);
     const ids = indices.map((index) => this.#ids.at(index));
     if (indices.length === 0) return found.map((one) => this.#resultOf(one));
-    const bytes = this.#core.models.storedRowBytes(
+    const bytes = this.#core.module.storedRowBytes(
       source.kind === 'file' ? source.row : StoredRowId.float32,
       this.dimension,
     );
@@ -863,7 +884,7 @@ export class SearchIndex implements VectorIndex {
   }
 }
 
-/** Checks the options of an index, and makes it. @throws as `sp.index` */
+/** See Scalepoint.index. */
 export function makeIndex(
   core: Core,
   vectors: VectorInput | ByteVectors | QuantizedTensor,
@@ -871,12 +892,13 @@ export function makeIndex(
 ): SearchIndex {
   checkOptionsOf('index', options);
   choiceIndex(options, 'dtype', ['int8']);
-  choiceIndex(options, 'queries', ['int8']);
+  const queries = choiceIndex(options, 'queries', ['int8', 'float32']) === 1 ? 'float32' : undefined;
   const metric = metrics[choiceIndex(options, 'metric', metrics)] as VectorMetric;
   const isHamming = metric === 'hamming';
   const bits = options.bits ?? (isHamming ? 1 : 8);
   const allowed: readonly number[] = isHamming ? [1] : [1, 2, 4, 8];
   if (!allowed.includes(bits)) throw rangeError('bits', oneOf(allowed), bits);
+  if (queries !== undefined && bits !== 8) throw rangeError('queries', onlyWith('bits', 8), queries);
   if (isHamming && options.rerank !== undefined) throw typeError('rerank', without('metric', 'hamming'));
   const seed = checkWhole(options.seed ?? 0, 'seed', 0);
   if (seed >= 2 ** 32) throw rangeError('seed', whole(0, 2 ** 32 - 1), seed);
@@ -887,12 +909,12 @@ export function makeIndex(
   if (dims > dimension) throw rangeError('dims', whole(1, dimension), dims);
   const { ids } = options;
   const workers = checkWorkers(options.workers);
-  let rerank: Rerank | undefined;
+  let rerank = queries === undefined ? undefined : scoredByCodes;
   if (options.rerank !== undefined) {
     checkKeys(options.rerank, ['source', 'factor'], 'rerank');
     rerank = rerankOf(options.rerank, dimension);
   }
-  const facts = { dimension, dims, bits, metric, seed };
+  const facts: IndexFacts = { dimension, dims, bits, metric, seed, queries };
   const index = new SearchIndex(core, facts, {
     rerank,
     workers,

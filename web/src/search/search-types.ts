@@ -44,41 +44,40 @@ export interface IndexOptions {
   shape?: readonly number[] | undefined;
   /** @defaultValue 'int8' */
   dtype?: 'int8' | undefined;
-  /** Bits of a code. Fewer than 8 need `load({ index: true })`. @defaultValue 8, or 1 with metric 'hamming', which has no other width */
+  /** Bits of a code. @defaultValue 8, or 1 with metric 'hamming', which has no other width */
   bits?: 1 | 2 | 4 | 8 | undefined;
   /**
-   * The score. 'euclidean' and 'hamming' need `load({ index: true })`. 'hamming' stores a bit for each element, and takes ready ones as well:
+   * The score. 'hamming' stores a bit for each element, and takes ready ones as well:
    * a Uint8Array with the first element in the highest bit (`ubinary` of sentence-transformers, `numpy.packbits`), or an Int8Array of these
    * bytes minus 128 (`binary`). @defaultValue 'dot'
    */
   metric?: VectorMetric | undefined;
   /**
-   * Searches by the first elements of each vector alone, for models that are trained for it (Matryoshka). Needs `load({ index: true })`.
+   * Searches by the first elements of each vector alone, for models that are trained for it (Matryoshka).
    * @defaultValue all elements
    */
   dims?: number | undefined;
-  /** An id for each vector. Needs `load({ index: true })`. @defaultValue the indices */
+  /** An id for each vector. @defaultValue the indices */
   ids?: readonly VectorId[] | undefined;
-  /** Scores the best again. Needs `load({ index: true })`. @defaultValue no second score */
+  /** Scores the best again. @defaultValue no second score */
   rerank?: RerankOptions | undefined;
   /**
-   * Chooses the rotation of vectors before they become codes of 1, 2 or 4 bits: a whole number below 2^32. Needs `load({ index: true })`.
+   * Chooses the rotation of vectors before they become codes of 1, 2 or 4 bits: a whole number below 2^32.
    * @defaultValue 0
    */
   seed?: number | undefined;
   /**
    * Type of the query in a search over 8 bits. 'int8': quantizes the query, too, which takes half the time. 'float32': uses the query as
-   * it is, which has a slightly higher recall; such an index only grows, and has none of the options of `load({ index: true })`.
+   * it is, which has a slightly higher recall: scores the best 8 k vectors by their codes again.
    * @defaultValue 'int8'
    */
   queries?: 'int8' | 'float32' | undefined;
   /**
    * Ranges of vectors that are codes in an Int8Array or Uint8Array, as `quantize_embeddings` of sentence-transformers makes them: the least
    * value of each element, then the largest. The index takes each code as the middle of the values that become it. Queries stay floats.
-   * Needs `load({ index: true })`.
    */
   ranges?: VectorInput | undefined;
-  /** Workers of each `searchMany` that names no number. Needs `load({ index: true })`. @defaultValue 0 */
+  /** Workers of each `searchMany` that names no number. @defaultValue 0 */
   workers?: number | undefined;
   /** The vectors are a Uint16Array of the bits of such floats. */
   from?: HalfFormat | undefined;
@@ -86,7 +85,7 @@ export interface IndexOptions {
 
 /** Options of `VectorIndex.add`. */
 export interface AddOptions {
-  /** An id for each vector, which no vector of the index has. Needed if the others have ids. Needs `load({ index: true })`. */
+  /** An id for each vector, which no vector of the index has. Needed if the others have ids. */
   ids?: readonly VectorId[] | undefined;
   /** Ranges of vectors that are codes; as for `sp.index`. */
   ranges?: VectorInput | undefined;
@@ -164,8 +163,7 @@ export interface SaveOptions {
 }
 
 /**
- * An index of vectors as codes in wasm memory. Made by `sp.index`. After plain `load()` it has 8 bits, and no ids: `remove`, `update`, `has`,
- * `searchMany` and `save` throw a TypeError then. `load({ index: true })` gives all of it.
+ * An index of vectors as codes in wasm memory. Made by `sp.index` and `openIndex`.
  */
 export interface VectorIndex {
   /** Length of a vector. */

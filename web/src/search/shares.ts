@@ -1,8 +1,9 @@
 // Shares of the vectors of an index, each in the memory of a worker.
-import { blockVectors } from '../core/door.js';
+import { blockVectors, type CoreModule } from '../core/door.js';
 import { compileCore } from '../core/load.js';
-import type { WorkerLike } from '../core/worker-like.js';
+import { isModelsModule } from '../core/memory.js';
 import { WorkerPool } from '../workers/worker-pool.js';
+import type { SearchManyOptions } from './search-types.js';
 import { isScanAnswer, type ScanAnswer, type ScanJob } from './share.js';
 import type { Found, VectorStore } from './vector-store.js';
 
@@ -36,13 +37,13 @@ export class Shares {
   /** Starts workers for the vectors of a store. @throws ScalepointError `WORKER`, or what loading the core throws */
   static async start(
     store: VectorStore,
-    isSimd: boolean,
+    core: CoreModule,
     count: number,
-    worker: (() => WorkerLike) | undefined,
-    signal: AbortSignal | undefined,
+    { worker, signal }: Pick<SearchManyOptions, 'worker' | 'signal'>,
   ): Promise<Shares> {
-    const module = await compileCore('core', { simd: isSimd ? 'on' : 'off' });
-    const pool = await WorkerPool.start({ count, module, worker, signal });
+    const calls = isModelsModule(core) ? 'core' : 'arrays';
+    const module = await compileCore(calls, { simd: core.isSimd() ? 'on' : 'off' });
+    const pool = await WorkerPool.start({ count, module, calls, worker, signal });
     const shares = new Shares(store, pool);
     const { kept: _, ...form } = store.form;
     const begun = Array.from({ length: count }, (_one, i) => shares.#ask(i, { kind: 'share', form }, []));

@@ -74,22 +74,22 @@ export class VectorStore {
   constructor(core: Core, form: StoreForm) {
     this.#core = core;
     this.form = form;
-    const { models } = core;
+    const { module } = core;
     const { dimension, kept } = form;
-    const words = models.rotationWords(dimension);
+    const words = module.rotationWords(dimension);
     this.#fixed = core.allocate(64 + (words + 3 * dimension) * 4 + 16);
     this.#spec = align(this.#fixed);
     this.#frame = this.#spec + 16;
     const signs = this.#spec + 32;
     this.#center = signs + words * 4;
     this.#scratch = this.#center + dimension * 4;
-    SearchSpecRecord.write(models, this.#spec, form);
-    SearchFrameRecord.write(models, this.#frame, { signs, center: this.#center });
-    models.makeRotation(form.seed, dimension, signs);
-    models.HEAPF32.fill(0, this.#center >>> 2, (this.#center >>> 2) + dimension);
-    this.vectorBytes = models.searchVectorBytes(this.#spec);
-    this.queryBytes = models.searchQueryBytes(this.#spec);
-    this.rowBytes = kept === undefined ? 0 : models.storedRowBytes(kept.kind, kept.dimension);
+    SearchSpecRecord.write(module, this.#spec, form);
+    SearchFrameRecord.write(module, this.#frame, { signs, center: this.#center });
+    module.makeRotation(form.seed, dimension, signs);
+    module.HEAPF32.fill(0, this.#center >>> 2, (this.#center >>> 2) + dimension);
+    this.vectorBytes = module.searchVectorBytes(this.#spec);
+    this.queryBytes = module.searchQueryBytes(this.#spec);
+    this.rowBytes = kept === undefined ? 0 : module.storedRowBytes(kept.kind, kept.dimension);
   }
 
   /** Vectors that have room. */
@@ -114,11 +114,11 @@ export class VectorStore {
 
   /** Adds vectors to the sums that the center is made of. @param sums address of a double for each coordinate */
   addToCenter(x: number, rows: number, sums: number): StatusId {
-    return this.#core.models.addToCenter(this.#spec, x, rows, sums);
+    return this.#core.module.addToCenter(this.#spec, x, rows, sums);
   }
 
   finishCenter(sums: number, rows: number): void {
-    this.#core.models.finishCenter(sums, rows, this.form.dimension, this.#center);
+    this.#core.module.finishCenter(sums, rows, this.form.dimension, this.#center);
   }
 
   /** Makes room for the vectors up to `count`: for half as many as there are, at least. @throws ScalepointError `OUT_OF_MEMORY` */
@@ -163,7 +163,7 @@ export class VectorStore {
     this.#eachRun(first, rows, (part, local, n, done) => {
       const from = x + done * this.form.dimension * 4;
       if (status === 0) {
-        status = this.#core.models.encodeVectors(this.#spec, this.#frame, from, n, local, part.record, this.#scratch);
+        status = this.#core.module.encodeVectors(this.#spec, this.#frame, from, n, local, part.record, this.#scratch);
       }
     });
     return status;
@@ -174,7 +174,7 @@ export class VectorStore {
     this.onChange?.(first, rows);
     this.#eachRun(first, rows, (part, local, n, done) => {
       const from = bits + done * rowBytes;
-      checkStatus(this.#core.models.takeBits(this.#spec, from, rowBytes, n, flip, local, part.record));
+      checkStatus(this.#core.module.takeBits(this.#spec, from, rowBytes, n, flip, local, part.record));
     });
   }
 
@@ -185,7 +185,7 @@ export class VectorStore {
     this.#eachRun(first, rows, (part, local, n, done) => {
       const from = codes + done * this.form.dimension;
       if (status === 0) {
-        status = this.#core.models.takeCodes(this.#spec, from, scales + done * 4, n, local, part.record);
+        status = this.#core.module.takeCodes(this.#spec, from, scales + done * 4, n, local, part.record);
       }
     });
     return status;
@@ -205,7 +205,7 @@ export class VectorStore {
         for (let row = 0; row < n; row += step) {
           const count = Math.min(step, n - row);
           const at = room + step * 4;
-          checkStatus(core.models.readCodes(this.#spec, part.record, local + row, count, at, room));
+          checkStatus(core.module.readCodes(this.#spec, part.record, local + row, count, at, room));
           const to = done + row;
           scales.set(core.module.HEAPF32.subarray(room >>> 2, (room >>> 2) + count), to);
           if (this.vectorBytes !== dimension) {
@@ -213,6 +213,13 @@ export class VectorStore {
           }
         }
       });
+    });
+  }
+
+  /** Copies the scale and the codes of 8 bits of a vector to memory, as a row of int8. */
+  copyCodes(index: number, row: number): void {
+    this.#eachRun(index, 1, ({ record }, local) => {
+      checkStatus(this.#core.module.readCodes(this.#spec, record, local, 1, row + 4, row));
     });
   }
 
@@ -224,7 +231,7 @@ export class VectorStore {
     this.#eachRun(first, rows, (part, local, n, done) => {
       const from = x + done * kept.dimension * 4;
       const to = part.rows + local * this.rowBytes;
-      if (status === 0) status = this.#core.models.storeRows(kept.kind, from, n, kept.dimension, to);
+      if (status === 0) status = this.#core.module.storeRows(kept.kind, from, n, kept.dimension, to);
     });
     return status;
   }
@@ -271,7 +278,7 @@ export class VectorStore {
 
   /** Address at which a query of floats was prepared. Returns the status. */
   prepare(x: number, query: number): StatusId {
-    return this.#core.models.prepareQuery(this.#spec, this.#frame, x, query, this.#scratch);
+    return this.#core.module.prepareQuery(this.#spec, this.#frame, x, query, this.#scratch);
   }
 
   /**
@@ -281,7 +288,7 @@ export class VectorStore {
    */
   search(queries: number, count: number, k: number, allowed: Uint32Array | undefined): Found[] {
     return this.#scan(queries, count, k, allowed, (list, i) => {
-      this.#core.models.finishBest(this.#spec, queries + i * this.queryBytes, list);
+      this.#core.module.finishBest(this.#spec, queries + i * this.queryBytes, list);
       return this.#listed(list);
     });
   }
@@ -298,20 +305,20 @@ export class VectorStore {
   /** The best k vectors of several results of `scan`, as `search` gives them. @param query a copy of the prepared query */
   merge(query: Uint8Array, lists: readonly Found[], k: number): Found {
     const core = this.#core;
-    const { models } = core;
+    const { module } = core;
     const most = Math.max(0, ...lists.map(({ indices }) => indices.length));
     return core.withMemory(query.length + BestListRecord.bytes + (k + most) * 8 + 32, (at) => {
       const list = align(at + query.length);
       const best = align(list + BestListRecord.bytes);
       const room = best + k * 8;
       core.module.HEAPU8.set(query, at);
-      models.startBest(list, best, best + k * 4, k);
+      module.startBest(list, best, best + k * 4, k);
       for (const { indices, scores } of lists) {
         core.module.HEAPF32.set(scores, room >>> 2);
         core.module.HEAPU32.set(indices, (room >>> 2) + scores.length);
-        models.mergeBest(room, room + scores.length * 4, scores.length, list);
+        module.mergeBest(room, room + scores.length * 4, scores.length, list);
       }
-      models.finishBest(this.#spec, at, list);
+      module.finishBest(this.#spec, at, list);
       return this.#listed(list);
     });
   }
@@ -325,18 +332,18 @@ export class VectorStore {
     end: (list: number, i: number) => Found,
   ): Found[] {
     const core = this.#core;
-    const { models } = core;
+    const { module } = core;
     const words =
       allowed === undefined ? 0 : Math.max(0, ...this.#parts.map(({ capacity }) => capacity / blockVectors));
     const lists = align(count * BestListRecord.bytes);
-    const own = models.scanScratchBytes(this.#spec, count);
+    const own = module.scanScratchBytes(this.#spec, count);
     return core.withMemory(own + lists + count * k * 8 + words * 4, (scratch) => {
       const best = scratch + own;
       const scores = best + lists;
       const indices = scores + count * k * 4;
       const room = indices + count * k * 4;
       for (let i = 0; i < count; i++) {
-        models.startBest(best + i * BestListRecord.bytes, scores + i * k * 4, indices + i * k * 4, k);
+        module.startBest(best + i * BestListRecord.bytes, scores + i * k * 4, indices + i * k * 4, k);
       }
       for (const { record, alive, first, capacity } of this.#parts) {
         let bits = alive;
@@ -345,7 +352,7 @@ export class VectorStore {
           core.module.HEAPU32.set(allowed.subarray(begin, begin + capacity / blockVectors), room >>> 2);
           bits = room;
         }
-        checkStatus(models.scanPart(this.#spec, record, bits, first, queries, best, count, scratch));
+        checkStatus(module.scanPart(this.#spec, record, bits, first, queries, best, count, scratch));
       }
       return Array.from({ length: count }, (_, i) => end(best + i * BestListRecord.bytes, i));
     });
@@ -353,8 +360,8 @@ export class VectorStore {
 
   /** A copy of a list. */
   #listed(list: number): Found {
-    const { size, scores, indices } = BestListRecord.read(this.#core.models, list);
-    const { HEAPF32, HEAPU32 } = this.#core.models;
+    const { size, scores, indices } = BestListRecord.read(this.#core.module, list);
+    const { HEAPF32, HEAPU32 } = this.#core.module;
     return {
       indices: HEAPU32.slice(indices >>> 2, (indices >>> 2) + size),
       scores: HEAPF32.slice(scores >>> 2, (scores >>> 2) + size),
@@ -410,7 +417,7 @@ export class VectorStore {
   /** Finds the bounds of scores, after factors or extras of the vectors [first, first + count) were written from outside. */
   findBounds(first: number, count: number): void {
     this.#eachRun(first, count, ({ record }, local, n) => {
-      checkStatus(this.#core.models.boundBlocks(record, local, n));
+      checkStatus(this.#core.module.boundBlocks(record, local, n));
     });
   }
 

@@ -37,17 +37,23 @@ function holdLock(name: string): Promise<boolean> {
 /** Makes this thread a worker of a pool. @param makers make the handler of each kind of jobs, by the names of the kinds */
 export function serve(makers: Readonly<Record<string, (core: Core, send: SendData) => JobHandler>>): void {
   const handlers = new Map<string, JobHandler>();
+  /** The handler of a kind of jobs, made with the first of them: some need the large module. */
+  let handlerOf = (_kind: string): JobHandler | undefined => undefined;
 
   async function carryOut(request: Exclude<WorkerRequest, { kind: 'data' }>, port: Port): Promise<void> {
     if (request.kind === 'start') {
-      const core = await instantiateCore('core', request.module);
+      const core = await instantiateCore(request.calls, request.module);
       const send: SendData = (data, transfer) => port.postMessage({ kind: 'data', data }, transfer);
-      for (const [kind, make] of Object.entries(makers)) handlers.set(kind, make(core, send));
+      handlerOf = (kind) => {
+        const handler = handlers.get(kind) ?? makers[kind]?.(core, send);
+        if (handler !== undefined) handlers.set(kind, handler);
+        return handler;
+      };
       const locked = request.lock !== undefined && (await holdLock(request.lock));
       port.postMessage({ kind: 'ready', locked }, []);
       return;
     }
-    const handler = handlers.get(request.to);
+    const handler = handlerOf(request.to);
     if (handler === undefined) throw new Error('a job came before the start');
     const answer = await handler.carryOut(request.job as never);
     port.postMessage({ kind: 'answer', id: request.id, answer }, handler.movable(answer as never));
@@ -57,7 +63,7 @@ export function serve(makers: Readonly<Record<string, (core: Core, send: SendDat
   let last: Promise<void> = Promise.resolve();
   function receive(request: WorkerRequest, port: Port): void {
     if (request.kind === 'data') {
-      handlers.get(request.to)?.receive?.(request.data as never);
+      handlerOf(request.to)?.receive?.(request.data as never);
       return;
     }
     last = last.then(async () => {

@@ -3,6 +3,7 @@
 import { type ErrorData, errorFrom, ScalepointError, typeError } from '../core/errors.js';
 import { ofType } from '../core/option-problem.js';
 import { show } from '../core/show.js';
+import type { WasmModule } from '../core/tier.js';
 import type { WorkerLike } from '../core/worker-like.js';
 import { ownWorker } from './own-worker.js';
 
@@ -121,6 +122,8 @@ export interface PoolOptions {
   readonly count: number;
   /** The compiled core. */
   readonly module: WebAssembly.Module;
+  /** The module whose calls jobs need. @defaultValue 'core' */
+  readonly calls?: WasmModule | undefined;
   /** Makes a worker. @defaultValue that of this package */
   readonly worker?: (() => WorkerLike) | undefined;
   /** Ends the start. */
@@ -138,7 +141,8 @@ export class WorkerPool {
   private constructor() {}
 
   /** Starts workers and waits until they are ready. @throws ScalepointError `WORKER`, or what loading the core throws */
-  static async start({ count, module, worker, signal, receive = () => {} }: PoolOptions): Promise<WorkerPool> {
+  static async start(options: PoolOptions): Promise<WorkerPool> {
+    const { count, module, calls = 'core', worker, signal, receive = () => {} } = options;
     signal?.throwIfAborted();
     const make = worker ?? (await workerOfPackage());
     signal?.throwIfAborted();
@@ -146,7 +150,7 @@ export class WorkerPool {
     const abort = () => pool.dispose(signal?.reason);
     signal?.addEventListener('abort', abort, { once: true });
     try {
-      const add = (_: unknown, i: number) => pool.#add(module, make, (data) => receive(i, data));
+      const add = (_: unknown, i: number) => pool.#add({ kind: 'start', module, calls }, make, (data) => receive(i, data));
       await Promise.all(Array.from({ length: count }, add));
     } catch (error) {
       pool.dispose(error);
@@ -157,7 +161,11 @@ export class WorkerPool {
     return pool;
   }
 
-  #add(module: WebAssembly.Module, create: () => WorkerLike, take: (data: unknown) => void): Promise<void> {
+  #add(
+    start: Extract<WorkerRequest, { kind: 'start' }>,
+    create: () => WorkerLike,
+    take: (data: unknown) => void,
+  ): Promise<void> {
     return new Promise((resolve, reject) => {
       const worker = checkWorker(create());
       const stopped = (what: string, cause?: unknown) =>
@@ -187,7 +195,7 @@ export class WorkerPool {
         else this.#settle(jobs, reply, stopped);
       };
       listen(worker, receive, stopped);
-      send(worker, { kind: 'start', module, lock }, []);
+      send(worker, { ...start, lock }, []);
     });
   }
 
@@ -270,7 +278,12 @@ export class WorkerPool {
 /** A message to a worker. */
 export type WorkerRequest =
   /** The first message: loads the core. `lock`: name of a lock to hold for as long as the worker lives. */
-  | { readonly kind: 'start'; readonly module: WebAssembly.Module; readonly lock?: string | undefined }
+  | {
+      readonly kind: 'start';
+      readonly module: WebAssembly.Module;
+      readonly calls: WasmModule;
+      readonly lock?: string | undefined;
+    }
   /** Work, which is carried out in the order of the messages. `to`: the kind of the job. */
   | { readonly kind: 'job'; readonly id: number; readonly to: string; readonly job: object }
   /** Data for jobs of a kind, which the worker takes at once. */

@@ -48,7 +48,7 @@ describe('the page Search', () => {
     await settled(page);
     expect(await page.textContent('h1')).toBe('Search 600 vectors in this tab');
     expect(await page.textContent('#data-words')).toContain('notes.jsonl: 600 vectors of 24 elements, 64 queries.');
-    const sp = await load({ index: true });
+    const sp = await load();
     const [vectors, queries] = [x.slice(0, count * dimension), x.slice(count * dimension)];
     for (const [bits, at] of [
       [1, 0],
