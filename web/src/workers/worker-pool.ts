@@ -150,7 +150,8 @@ export class WorkerPool {
     const abort = () => pool.dispose(signal?.reason);
     signal?.addEventListener('abort', abort, { once: true });
     try {
-      const add = (_: unknown, i: number) => pool.#add({ kind: 'start', module, calls }, make, (data) => receive(i, data));
+      const add = (_: unknown, i: number) =>
+        pool.#add({ kind: 'start', module, calls }, make, (data) => receive(i, data));
       await Promise.all(Array.from({ length: count }, add));
     } catch (error) {
       pool.dispose(error);
