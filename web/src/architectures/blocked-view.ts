@@ -1,7 +1,8 @@
 /** Views of weights whose elements have scales for rectangles, such as float8 in blocks of 128 by 128. Each view takes whole rectangles. */
 import { tileElements } from '../formats/codecs/codec.js';
+import { bytesOfElements } from '../formats/codecs/elements.js';
 import type { ScaledForm } from '../formats/codecs/scaled-elements.js';
-import type { BlockedView, ElementView } from '../formats/format.js';
+import type { CodedView, ElementView } from '../formats/format.js';
 
 type Dimension = ElementView['dims'][number];
 
@@ -27,12 +28,15 @@ export function blockedView(
   view: ElementView,
   columns: number,
   form: ScaledForm,
-): { readonly form: ScaledForm; readonly blocked: BlockedView } | undefined {
+): { readonly form: ScaledForm; readonly coded: CodedView } | undefined {
   const { blockRows, blockColumns } = form;
   const { offset } = view;
-  // One scale for all elements.
-  if (blockRows === undefined && blockColumns === undefined)
-    return { form, blocked: { data: view, scale: { offset: 0, dims: [[1, 1]] } } };
+  const size = bytesOfElements(form.scale, 1);
+  if (blockRows === undefined && blockColumns === undefined) {
+    // One scale for all elements, and one zero point.
+    const single = (bytes: number): ElementView => ({ offset: 0, dims: [[bytes, 1]] });
+    return { form, coded: { views: { data: view, scale: single(size), zeroPoint: single(1) } } };
+  }
   if (blockRows === undefined) return undefined;
   const across = blockColumns ?? columns;
   const perRow = Math.ceil(columns / across);
@@ -60,8 +64,9 @@ export function blockedView(
         [perRow, 1],
       ];
   const bands = outer.toReversed().map(([count, stride]): Dimension => [count, (stride / band) * perRow]);
+  const scales = [...bands, ...inner].map(([count, stride]): Dimension => [count, stride * size]);
   return {
     form: isTurned ? { ...form, blockRows: down, blockColumns: along } : form,
-    blocked: { data: view, scale: { offset: (offset / band) * perRow, dims: [...bands, ...inner] } },
+    coded: { views: { data: view, scale: { offset: (offset / band) * perRow * size, dims: [...scales, [size, 1]] } } },
   };
 }

@@ -3,14 +3,14 @@
 import { ScalepointError } from '../core/errors.js';
 import { adaptedRows } from '../formats/adapted-rows.js';
 import type { CastForm } from '../formats/codecs/cast.js';
-import type { Form } from '../formats/codecs/codec.js';
+import type { Form, Role } from '../formats/codecs/codec.js';
 import { changesElements, elementsOf } from '../formats/codecs/elements.js';
 import type { LowRankForm } from '../formats/codecs/low-rank.js';
 import { codecOf } from '../formats/codecs/registry.js';
 import type { ScaledForm } from '../formats/codecs/scaled-elements.js';
 import { quoted } from '../formats/files/bytes.js';
 import { badTensor } from '../formats/files/errors.js';
-import type { CodedRows, ElementView, LogicalTensor } from '../formats/format.js';
+import type { CodedView, ElementView, LogicalTensor } from '../formats/format.js';
 import { defaultAlignment, type GgufTensor } from '../formats/gguf/contents.js';
 import { ggufMetadata, pairOf } from '../formats/gguf/pairs.js';
 import type { GgufView } from '../formats/gguf/plan.js';
@@ -83,7 +83,7 @@ function isSameForm(a: SourceWeight, b: SourceWeight): boolean {
  * The rows of a weight with codes that a view takes.
  * @returns undefined if it takes other elements, if single rows cannot be read, and for several weights or one with adapters
  */
-function codedRowsOf({ offset, dims }: ElementView, weights: readonly SourceWeight[]): CodedRows | undefined {
+function codedRowsOf({ offset, dims }: ElementView, weights: readonly SourceWeight[]): CodedView | undefined {
   const [{ tensor }] = weights as [SourceWeight];
   const { shape, form } = tensor;
   if (weights.length > 1 || form.codec === 'low-rank') return undefined;
@@ -91,10 +91,29 @@ function codedRowsOf({ offset, dims }: ElementView, weights: readonly SourceWeig
   const [last, rows, matrices = [1, 0] as const, ...others] = dims.toReversed();
   const fits = last?.[0] === width && last[1] === 1 && rows !== undefined && others.length === 0;
   const all = elementsOf(shape.slice(0, -1));
-  const { rowUnit, rows: known } = codecOf(form).grid([all, width], form);
+  const { grid, runs } = codecOf(form);
+  const { rowUnit, rows: known } = grid([all, width], form);
   if (!fits || rowUnit !== 1 || known !== all) return undefined;
   const [first, step, stride] = [offset, rows[1], matrices[1]].map((n) => n / width) as [number, number, number];
-  return [first, step, stride].every(Number.isInteger) ? { first, rows: rows[0], step, stride } : undefined;
+  if (![first, step, stride].every(Number.isInteger)) return undefined;
+  // The bytes of a row in each part; 0 from one row to the next where all rows share them.
+  const views = tensor.parts.map(({ role }): [Role, ElementView] => {
+    const rowAt = (row: number) => runs([all, width], form, role, { row, rows: 1, column: 0, columns: width, width });
+    const bytes = rowAt(1).offset - rowAt(0).offset;
+    const [from, between, apart] = [first * bytes, step * bytes, stride * bytes];
+    return [
+      role,
+      {
+        offset: from,
+        dims: [
+          [matrices[0], apart],
+          [rows[0], between],
+          [rowAt(0).bytes, 1],
+        ],
+      },
+    ];
+  });
+  return { views: Object.fromEntries(views), matrixRows: rows[0] };
 }
 
 /** A view of one matrix with scales for rectangles; undefined for other weights, and if it cuts a rectangle. */
@@ -155,7 +174,7 @@ function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceWeight>): Lo
   if (!isCoded) return gathered({ ...recipe, stored: weights.map(({ tensor }) => storedOf(tensor)) });
   if (codedRows !== undefined || blocked !== undefined) {
     const { type, parts } = first.tensor;
-    const gathered = { width: shape.at(-1) ?? 1, codedRows, blocked: blocked?.blocked };
+    const gathered = { width: shape.at(-1) ?? 1, coded: codedRows ?? blocked?.coded };
     return { name, shape, type, form: blocked?.form ?? first.tensor.form, parts, isRenamed: true, gathered };
   }
   if (recipe.ternary === true || changesElements({ ...recipe, ternary: 0 }))

@@ -2,7 +2,7 @@
 import type { Form, Grid, Rectangle } from '../formats/codecs/codec.js';
 import { elementsOf, multipleOf } from '../formats/codecs/elements.js';
 import { codecOf } from '../formats/codecs/registry.js';
-import type { BlockedView, CodedRows, ElementView, Gathered, LogicalTensor } from '../formats/format.js';
+import type { CodedView, ElementView, Gathered, LogicalTensor } from '../formats/format.js';
 import { type InputPart, type MovedElements, type TileInput, zerosFile } from './task.js';
 
 /** Elements of one row. */
@@ -66,11 +66,12 @@ function gatheredParts(
 
 /** Where the stored form of a tensor can be cut. */
 export function gridOf({ shape, form, gathered }: LogicalTensor): Grid {
-  const { members = [{ form }], codedRows, blocked } = gathered ?? {};
-  if (blocked !== undefined) return codecOf(form).grid([elementsOf(shape.slice(0, -1)), ...shape.slice(-1)], form);
-  if (codedRows !== undefined) {
-    const all = elementsOf(shape.slice(0, -1));
-    return { ...codecOf(form).grid([all, ...shape.slice(-1)], form), rows: all, matrixRows: codedRows.rows };
+  const { members = [{ form }], coded } = gathered ?? {};
+  if (coded !== undefined) {
+    const rows = elementsOf(shape.slice(0, -1));
+    const { matrixRows } = coded;
+    const grid = { ...codecOf(form).grid([rows, ...shape.slice(-1)], form), rows };
+    return matrixRows === undefined ? grid : { ...grid, matrixRows };
   }
   const stacked = members.length;
   const rows = elementsOf(shape.slice(0, -1)) / stacked;
@@ -91,52 +92,20 @@ export function gridOf({ shape, form, gathered }: LogicalTensor): Grid {
   };
 }
 
-/** The parts of rows of a weight with codes. The rectangle lies in one matrix, and holds whole rows or parts of one. */
-function codedRowParts(
-  { form, parts }: LogicalTensor,
-  { first, rows, step, stride }: CodedRows,
-  { row, rows: count, column, columns, width }: Rectangle,
-  firstFile: number,
-): InputPart[] {
-  const codec = codecOf(form);
-  const matrix = Math.floor(row / rows);
-  const from = first + matrix * stride + (row - matrix * rows) * step;
-  return parts.map(({ role, tensor }) => {
-    const at = (index: number) =>
-      codec.runs([index + 1, width], form, role, { row: index, rows: 1, column, columns, width });
-    const [{ offset, bytes }, next] = [at(from), at(from + step)];
-    return {
-      role,
-      file: tensor.file + firstFile,
-      begin: tensor.byteOffset + offset,
-      bytes,
-      count,
-      stride: next.offset - offset,
-    };
-  });
-}
-
-/** Parts of rows of elements with scales that all move. The rectangle holds whole rows. */
-function blockedParts(
+/** The parts of a weight whose codes change places. The rectangle holds whole rows, or a part of one. */
+function codedParts(
   { shape, form, parts }: LogicalTensor,
-  blocked: BlockedView,
+  { views }: CodedView,
   rectangle: Rectangle,
   firstFile: number,
 ): InputPart[] {
   const matrix = [elementsOf(shape.slice(0, -1)), ...shape.slice(-1)];
   return parts.map(({ role, tensor }) => {
-    const view = blocked[role as keyof BlockedView];
-    const size = tensor.bytes / Math.max(1, elementsOf(tensor.shape));
+    const view = views[role] as ElementView;
     const { offset, bytes, count } = codecOf(form).runs(matrix, form, role, rectangle);
-    return {
-      role,
-      file: tensor.file + firstFile,
-      begin: tensor.byteOffset + view.offset * size,
-      bytes: bytes * count,
-      count: 1,
-      stride: bytes * count,
-      moved: { ...runsOf(view, size), from: offset },
-    };
+    const run = { bytes: bytes * count, count: 1, stride: bytes * count };
+    const place = { file: tensor.file + firstFile, begin: tensor.byteOffset + view.offset };
+    return { role, ...place, ...run, moved: { ...runsOf(view, 1), from: offset } };
   });
 }
 
@@ -162,10 +131,7 @@ function stackedInput(
 /** A rectangle of a stored tensor as the input of a tile. @param firstFile added to file numbers, for the second of two models */
 export function rectangleInput(source: LogicalTensor, rectangle: Rectangle, firstFile = 0): TileInput {
   const { shape, form, parts, gathered } = source;
-  if (gathered?.codedRows !== undefined)
-    return { form, parts: codedRowParts(source, gathered.codedRows, rectangle, firstFile) };
-  if (gathered?.blocked !== undefined)
-    return { form, parts: blockedParts(source, gathered.blocked, rectangle, firstFile) };
+  if (gathered?.coded !== undefined) return { form, parts: codedParts(source, gathered.coded, rectangle, firstFile) };
   if (gathered?.members !== undefined) return stackedInput(shape, gathered.members, rectangle, firstFile);
   if (gathered !== undefined) {
     const { rowFactors } = gathered;

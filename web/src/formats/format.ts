@@ -146,18 +146,12 @@ export interface ElementView {
   readonly dims: readonly (readonly [count: number, stride: number])[];
 }
 
-/** Elements with scales for rectangles, whose places change together with those of their scales. */
-export type BlockedView = Readonly<Record<'data' | 'scale', ElementView>>;
-
-/** Rows of a weight with codes, of several matrices that follow each other in the result. */
-export interface CodedRows {
-  /** The first row. */
-  readonly first: number;
-  /** Rows of each matrix of the result, and rows from one to the next in the weight. */
-  readonly rows: number;
-  readonly step: number;
-  /** Rows from one matrix to the next in the weight. */
-  readonly stride: number;
+/** Codes that change places together with their scales. */
+export interface CodedView {
+  /** The bytes of each part that are taken, in their order in the result. Offset and strides are in bytes. */
+  readonly views: Readonly<Record<Role, ElementView>>;
+  /** Rows of each matrix of the result, if no rectangle holds rows of two. */
+  readonly matrixRows?: number | undefined;
 }
 
 /** Elements that are moved while they are read. */
@@ -168,10 +162,8 @@ export interface Gathered {
   readonly width: number;
   /** The stacked weights, if these are read as a whole, such as codes with their scales. The parts are those of all, one after the other. */
   readonly members?: readonly Pick<LogicalTensor, 'form' | 'parts'>[];
-  /** The rows that are taken of a weight with codes. */
-  readonly codedRows?: CodedRows | undefined;
-  /** The elements and the scales that are taken of such a weight, in place of `view`. */
-  readonly blocked?: BlockedView | undefined;
+  /** What is taken of a weight with codes, in place of `view`. */
+  readonly coded?: CodedView | undefined;
   /** A factor for each row. Only with one stored tensor. */
   readonly rowFactors?: Float32Array<ArrayBuffer> | undefined;
   /** Rows of zeros behind those of the only stored tensor. @defaultValue 0 */
