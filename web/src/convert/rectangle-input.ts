@@ -5,11 +5,6 @@ import { codecOf } from '../formats/codecs/registry.js';
 import type { CodedView, ElementView, Gathered, LogicalTensor } from '../formats/format.js';
 import { type InputPart, type MovedElements, type TileInput, zerosFile } from './task.js';
 
-/** Elements of one row. */
-function inRow(column: number, columns: number, width: number): Rectangle {
-  return { row: 0, rows: 1, column, columns, width };
-}
-
 /** The runs of a view, by the size of an element. Elements that stay together are one run. */
 const knownRuns = new WeakMap<ElementView, Map<number, Pick<MovedElements, 'unit' | 'dims'>>>();
 
@@ -26,12 +21,6 @@ function runsOf(view: ElementView, element: number): Pick<MovedElements, 'unit' 
   return runs;
 }
 
-/** A part of zeros. @param share its elements, as a share of those of the stored tensor */
-function zeroPart({ role, tensor }: LogicalTensor['parts'][number], share: number): InputPart {
-  const bytes = Math.round(tensor.bytes * share);
-  return { role, file: zerosFile, begin: 0, bytes, count: 1, stride: bytes };
-}
-
 /** The input of a gathered tensor: a part for each stored tensor that has elements of the rectangle. These stand in one row. */
 function gatheredParts(
   { shape, form, parts }: LogicalTensor,
@@ -45,13 +34,16 @@ function gatheredParts(
   const end = row * total + column + rows * columns;
   for (let at = row * total + column; at < end; ) {
     const index = Math.floor(at / each);
+    const { role, tensor } = (parts[index] ?? parts[0]) as (typeof parts)[number];
     if (index >= parts.length) {
-      inputs.push(zeroPart(parts[0] as (typeof parts)[number], (end - at) / each));
+      // Rows of zeros fill up the only stored tensor.
+      const bytes = Math.round((tensor.bytes * (end - at)) / each);
+      inputs.push({ role, file: zerosFile, begin: 0, bytes, count: 1, stride: bytes });
       break;
     }
-    const { role, tensor } = parts[index] as (typeof parts)[number];
     const count = Math.min(end, (index + 1) * each) - at;
-    const { offset, bytes } = runs([each], form, role, inRow(at - index * each, count, each));
+    const inRow = { row: 0, rows: 1, column: at - index * each, columns: count, width: each };
+    const { offset, bytes } = runs([each], form, role, inRow);
     const [file, begin] = [tensor.file + firstFile, tensor.byteOffset];
     const run = { role, file, bytes, count: 1, stride: bytes };
     if (view === undefined) inputs.push({ ...run, begin: begin + offset });
@@ -109,30 +101,23 @@ function codedParts(
   });
 }
 
-/** The rectangle of one of several stacked weights. The rectangle lies in it. */
-function stackedInput(
-  shape: readonly number[],
-  members: NonNullable<Gathered['members']>,
-  rectangle: Rectangle,
-  firstFile: number,
-): TileInput {
-  const rows = elementsOf(shape.slice(0, -1)) / members.length;
-  const index = Math.floor(rectangle.row / rows);
-  const { form, parts } = members[index] as (typeof members)[number];
-  const codec = codecOf(form);
-  const within = { ...rectangle, row: rectangle.row - index * rows };
-  const inputs = parts.map(({ role, tensor }) => {
-    const { offset, bytes, count, stride } = codec.runs([rows, rectangle.width], form, role, within);
-    return { role, file: tensor.file + firstFile, begin: tensor.byteOffset + offset, bytes, count, stride };
-  });
-  return { form, parts: inputs };
-}
-
 /** A rectangle of a stored tensor as the input of a tile. @param firstFile added to file numbers, for the second of two models */
 export function rectangleInput(source: LogicalTensor, rectangle: Rectangle, firstFile = 0): TileInput {
   const { shape, form, parts, gathered } = source;
   if (gathered?.coded !== undefined) return { form, parts: codedParts(source, gathered.coded, rectangle, firstFile) };
-  if (gathered?.members !== undefined) return stackedInput(shape, gathered.members, rectangle, firstFile);
+  if (gathered?.members !== undefined) {
+    // The rectangle lies in one of the stacked weights.
+    const rows = elementsOf(shape.slice(0, -1)) / gathered.members.length;
+    const index = Math.floor(rectangle.row / rows);
+    const { name, type } = source;
+    const one = {
+      name,
+      type,
+      shape: [rows, rectangle.width],
+      ...(gathered.members[index] as NonNullable<Gathered['members']>[number]),
+    };
+    return rectangleInput(one, { ...rectangle, row: rectangle.row - index * rows }, firstFile);
+  }
   if (gathered !== undefined) {
     const { rowFactors } = gathered;
     const { row, rows } = rectangle;
