@@ -1,6 +1,6 @@
 /** Reads the inputs of batches. Small inputs that lie close together in a file are read at once. */
 import type { ByteSource } from '../formats/files/bytes.js';
-import { type ReadInto, readView } from './moved-bytes.js';
+import { type ReadInto, readView } from '../formats/strided.js';
 import {
   type InputPart,
   inputPartsOf,

@@ -3,7 +3,8 @@ import type { Form, Grid, Rectangle } from '../formats/codecs/codec.js';
 import { elementsOf, multipleOf } from '../formats/codecs/elements.js';
 import { codecOf } from '../formats/codecs/registry.js';
 import type { CodedView, ElementView, Gathered, LogicalTensor } from '../formats/format.js';
-import { type InputPart, type MovedElements, type TileInput, zerosFile } from './task.js';
+import type { MovedElements } from '../formats/strided.js';
+import { type InputPart, type TileInput, zerosFile } from './task.js';
 
 /** The runs of a view, by the size of an element. Elements that stay together are one run. */
 const knownRuns = new WeakMap<ElementView, Map<number, Pick<MovedElements, 'unit' | 'dims'>>>();

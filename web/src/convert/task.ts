@@ -15,6 +15,7 @@ import {
 import type { ByteSource } from '../formats/files/bytes.js';
 import type { ByteSink } from '../formats/files/sink.js';
 import type { ColumnOrder } from '../formats/format.js';
+import type { MovedElements } from '../formats/strided.js';
 
 /** The file of input parts that hold zeros. */
 export const zerosFile = -1;
@@ -29,17 +30,6 @@ export interface InputPart extends Omit<ByteRuns, 'offset'> {
   readonly begin: number;
   /** Set if reading reorders elements. */
   readonly moved?: MovedElements | undefined;
-}
-
-/**
- * Elements that change places when they are read: a strided view, as in NumPy, whose runs of `unit` bytes follow each other in the result.
- * The wanted bytes begin `from` bytes after the first run. `begin` is where the first run stands in the file.
- */
-export interface MovedElements {
-  readonly unit: number;
-  /** Dimensions, the outermost first: the count of runs, and the bytes from one to the next in the file. */
-  readonly dims: readonly (readonly [count: number, stride: number])[];
-  readonly from: number;
 }
 
 /** A rectangle of a stored tensor, as a task reads it. Several parts of one role follow each other in memory. */

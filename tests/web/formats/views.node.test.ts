@@ -1,6 +1,6 @@
 // Strided views of files beside the plainest way to read them: element by element.
 import { describe, expect, it } from 'vitest';
-import { type ReadInto, readView } from '../../../web/src/convert/moved-bytes.js';
+import { type ReadInto, readView } from '../../../web/src/formats/strided.js';
 import { xorshift } from '../support/xorshift.js';
 
 type Dimensions = readonly (readonly [count: number, stride: number])[];
