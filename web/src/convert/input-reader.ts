@@ -1,5 +1,5 @@
 /** Reads the inputs of batches. Small inputs that lie close together in a file are read at once. */
-import type { ByteSource } from '../formats/files/bytes.js';
+import { type ByteSource, fillFrom } from '../formats/files/bytes.js';
 import { type ReadInto, readView } from '../formats/strided.js';
 import {
   type InputPart,
@@ -206,11 +206,7 @@ export class InputReader {
 
 /** An InputReader of files that are open in this thread. @param spare memory of earlier reads */
 export function inputReaderFor(files: readonly ByteSource[], spare?: ArrayBuffer[]): InputReader {
-  const read: ReadInto = async (file, begin, memory, from, to) => {
-    const source = files[file] as ByteSource;
-    const target = memory.subarray(from, to);
-    if (source.readInto === undefined) target.set(await source.read(begin, begin + target.length));
-    else await source.readInto(begin, target);
-  };
+  const read: ReadInto = (file, begin, memory, from, to) =>
+    fillFrom(files[file] as ByteSource, begin, memory.subarray(from, to));
   return new InputReader(read, () => false, spare);
 }

@@ -2,7 +2,7 @@
  * Reads elements that lie at strides, as in a transpose or in a column-major array, as if they followed each other, in bounded memory.
  */
 import { elementsOf } from './codecs/elements.js';
-import { allocate, type ByteSource } from './files/bytes.js';
+import { allocate, type ByteSource, fillFrom } from './files/bytes.js';
 
 /**
  * Elements that change places when they are read: a strided view, as in NumPy, whose runs of `unit` bytes follow each other in the result.
@@ -241,11 +241,7 @@ export class StridedReader {
     this.#elementBytes = elementBytes;
     this.#shape = shape.filter((dimension) => dimension !== 1);
     this.#strides = strides.filter((_, axis) => shape[axis] !== 1);
-    const read: ReadInto = async (_file, begin, memory, from, to) => {
-      const part = memory.subarray(from, to);
-      if (source.readInto === undefined) part.set(await source.read(begin, begin + part.length));
-      else await source.readInto(begin, part);
-    };
+    const read: ReadInto = (_file, begin, memory, from, to) => fillFrom(source, begin, memory.subarray(from, to));
     this.#reads = { read, isNear: false, most: arrayReadBytes, smallGap, spare: [] };
     let axis = 0;
     let inner = elementsOf(this.#shape.slice(1));

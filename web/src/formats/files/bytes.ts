@@ -112,6 +112,12 @@ export function allocate(bytes: number, hint: string): Uint8Array<ArrayBuffer> {
   }
 }
 
+/** Fills memory with the bytes of a source, from a position on. */
+export async function fillFrom(source: ByteSource, begin: number, target: Uint8Array): Promise<void> {
+  if (source.readInto === undefined) target.set(await source.read(begin, begin + target.length));
+  else await source.readInto(begin, target);
+}
+
 /** Reverses the bytes of each unit. */
 export function swapBytes(bytes: Uint8Array, unit: number): void {
   for (let at = 0; at < bytes.length; at += unit) bytes.subarray(at, at + unit).reverse();

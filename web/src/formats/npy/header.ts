@@ -6,7 +6,7 @@
 
 import { ScalepointError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
-import { allocate, type ByteSource, swapBytes } from '../files/bytes.js';
+import { allocate, type ByteSource, fillFrom, swapBytes } from '../files/bytes.js';
 import { badFile } from '../files/errors.js';
 import type { TensorDType, TensorInfo } from '../safetensors/header.js';
 import { columnMajorStrides, StridedReader } from '../strided.js';
@@ -223,8 +223,7 @@ export async function openNpy(source: ByteSource): Promise<NpyFile> {
     : undefined;
   const readInto = async (begin: number, target: Uint8Array) => {
     if (rows !== undefined) await rows.readInto(begin, target);
-    else if (source.readInto !== undefined) await source.readInto(dataOffset + begin, target);
-    else target.set(await source.read(dataOffset + begin, dataOffset + begin + target.length));
+    else await fillFrom(source, dataOffset + begin, target);
     if (swapped) swapBytes(target, unit);
   };
   return {
