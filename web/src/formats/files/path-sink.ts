@@ -4,7 +4,7 @@ import { type NodeWritableHandle, nodeModule, type WritableFileHandle } from '..
 import { ofType } from '../../core/option-problem.js';
 import { type Waiting, waitingFor } from '../../core/waiting.js';
 import { checkByteCount, fileIdOf, type InputFile, ioError, quoted } from './bytes.js';
-import type { ByteSink, SinkReference } from './sink.js';
+import type { ByteSink } from './sink.js';
 
 // ------------------------------------------------------------------------------------------------------- names of partial files
 
@@ -215,88 +215,58 @@ async function claim(temporary: string, path: string): Promise<void> {
   }
 }
 
-/** A file under a temporary name. */
-class PartialFile implements ByteSink {
-  readonly positional = true;
-  readonly retains = false;
-  readonly reference: SinkReference | undefined;
-  readonly #temporary: string;
-  readonly #target: OutputTarget;
-  readonly #overwrite: boolean;
-  readonly #names: OutputNames;
-  readonly #waiting: Waiting;
-  #handle: WritableFileHandle | undefined;
-
-  constructor(
-    temporary: string,
-    handle: WritableFileHandle,
-    fileId: string | undefined,
-    target: OutputTarget,
-    { overwrite, names, waiting }: { overwrite: boolean; names: OutputNames; waiting: Waiting },
-  ) {
-    const path = nodeFiles().paths.resolve(temporary);
-    this.reference = fileId === undefined ? undefined : { path, label: quoted(target.path), fileId };
-    this.#temporary = temporary;
-    this.#handle = handle;
-    this.#target = target;
-    this.#overwrite = overwrite;
-    this.#names = names;
-    this.#waiting = waiting;
-  }
-
-  get #label(): string {
-    return quoted(this.#target.path);
-  }
-
-  /** Calls the system. */
-  async #call(call: Promise<unknown> | undefined): Promise<void> {
+/** A sink in an open file under a temporary name. */
+function partialFile(
+  { temporary, handle, target }: { temporary: string; handle: WritableFileHandle; target: OutputTarget },
+  fileId: string | undefined,
+  { overwrite, names, waiting }: { overwrite: boolean; names: OutputNames; waiting: Waiting },
+): ByteSink {
+  const { fs, paths } = nodeFiles();
+  const { path, mode } = target;
+  const label = quoted(path);
+  let opened: WritableFileHandle | undefined = handle;
+  const called = async (call: Promise<unknown> | undefined) => {
     try {
       await call;
     } catch (cause) {
-      throw ioError(`cannot write ${this.#label}`, cause, this.#target.path);
+      throw ioError(`cannot write ${label}`, cause, path);
     }
-  }
-
-  async #close(): Promise<void> {
-    const handle = this.#handle;
-    this.#handle = undefined;
-    await handle?.close();
-  }
-
-  async write(position: number, bytes: Uint8Array<ArrayBuffer>): Promise<void> {
-    if (this.#handle === undefined) throw new Error('the file is closed');
-    await writeAll(this.#handle, position, bytes, this.#label);
-  }
-
-  async finish(): Promise<void> {
-    const { path, mode } = this.#target;
-    // The mode of a new file is masked by the process.
-    if (mode !== undefined) await this.#call(this.#handle?.chmod(mode));
-    // Without this, a power cut after the rename could leave the name with nothing behind it.
-    await this.#waiting.soon(this.#call(this.#handle?.datasync()));
-    await this.#call(this.#close());
-    this.#waiting.signal?.throwIfAborted();
-    await outputTarget(path, this.#overwrite, this.#names);
-    if (this.#overwrite) await this.#call(nodeFiles().fs.rename(this.#temporary, path));
-    else await claim(this.#temporary, path);
-    forget(this.#temporary);
-  }
-
-  async withdraw(): Promise<void> {
-    if (this.#target.mode !== undefined) return;
-    await nodeFiles()
-      .fs.rm(this.#target.path, { force: true })
-      .catch(() => {});
-  }
-
-  async discard(): Promise<void> {
-    // Does nothing after `finish`, which renamed the file.
-    await this.#close().catch(() => {});
-    await nodeFiles()
-      .fs.rm(this.#temporary, { force: true })
-      .catch(() => {});
-    forget(this.#temporary);
-  }
+  };
+  const close = async () => {
+    const closed = opened;
+    opened = undefined;
+    await closed?.close();
+  };
+  return {
+    positional: true,
+    retains: false,
+    reference: fileId === undefined ? undefined : { path: paths.resolve(temporary), label, fileId },
+    async write(position, bytes) {
+      if (opened === undefined) throw new Error('the file is closed');
+      await writeAll(opened, position, bytes, label);
+    },
+    async finish() {
+      // The mode of a new file is masked by the process.
+      if (mode !== undefined) await called(opened?.chmod(mode));
+      // Without this, a power cut after the rename could leave the name with nothing behind it.
+      await waiting.soon(called(opened?.datasync()));
+      await called(close());
+      waiting.signal?.throwIfAborted();
+      await outputTarget(path, overwrite, names);
+      if (overwrite) await called(fs.rename(temporary, path));
+      else await claim(temporary, path);
+      forget(temporary);
+    },
+    async withdraw() {
+      if (mode === undefined) await fs.rm(path, { force: true }).catch(() => {});
+    },
+    async discard() {
+      // Does nothing after `finish`, which renamed the file.
+      await close().catch(() => {});
+      await fs.rm(temporary, { force: true }).catch(() => {});
+      forget(temporary);
+    },
+  };
 }
 
 /**
@@ -324,17 +294,17 @@ export async function pathSink(
   const { target, temporary } = await soon(prepare());
   // From here on a canceled call ends only after the temporary file is removed.
   remember(temporary);
-  let sink: PartialFile;
+  let sink: ByteSink;
   try {
     const handle = await fs.open(temporary, 'wx', target.mode ?? 0o666);
     const fileId = fileIdOf(await handle.stat().catch(() => ({})));
-    sink = new PartialFile(temporary, handle, fileId, target, { overwrite, names, waiting });
+    sink = partialFile({ temporary, handle, target }, fileId, { overwrite, names, waiting });
   } catch (cause) {
     forget(temporary);
     throw ioError(`cannot write ${quoted(named)}`, cause, named);
   }
   if (signal?.aborted) {
-    await sink.discard();
+    await sink.discard(signal.reason);
     throw signal.reason;
   }
   return sink;
