@@ -113,12 +113,6 @@ interface PassedLayer {
   readonly sums: readonly InputSums[];
 }
 
-/** The state of a calibration behind a layer. */
-function savedLayer({ layer, states, sums }: PassedLayer): SavedState {
-  const about = { layer, sums: sums.map(({ names, columns, rows }) => ({ names, columns, rows })) };
-  return { about, arrays: [states, ...sums.flatMap((one) => [one.squares, one.counts ?? Float64Array.of(one.rows)])] };
-}
-
 /** A calibration from its state; undefined if it is not one of that many layers, and floats of states. */
 function passedLayerIn({ about, arrays }: SavedState, layers: number, floats: number): PassedLayer | undefined {
   const { layer, sums } = (about ?? {}) as { layer?: unknown; sums?: unknown };
@@ -303,7 +297,11 @@ export async function calibrateLanguage(
 
       // Run the model.
       const onProgress = progressReporter(own, 'calibrate', 'tokens');
-      const onLayer = state && ((now: PassedLayer) => state.save(savedLayer(now)));
+      const onLayer = async ({ layer, states, sums: all }: PassedLayer) => {
+        const about = { layer, sums: all.map(({ names, columns, rows }) => ({ names, columns, rows })) };
+        const arrays = all.flatMap((one) => [one.squares, one.counts ?? Float64Array.of(one.rows)]);
+        await state?.save({ about, arrays: [states, ...arrays] });
+      };
       const sums = await collectFromTexts(language, texts, size, { onProgress, takeMoments, fitted, passed, onLayer });
       await finishMoments();
       const chunks = Math.ceil(texts.length / size);

@@ -137,13 +137,6 @@ export async function statesOf(
   return states;
 }
 
-/** Id of the token in front of texts, by the files beside a model without a tokenizer of its own; undefined if no token is added. */
-async function beginningBeside(opened: Opened): Promise<number | undefined> {
-  if ((await objectBeside(opened, 'tokenizer_config.json'))?.add_bos_token !== true) return undefined;
-  const id = (await objectBeside(opened, 'config.json'))?.bos_token_id;
-  return Number.isSafeInteger(id) ? Number(id) : undefined;
-}
-
 /**
  * Makes a language model ready to be judged, and hands it to `use` with the number of tokens that it was made for.
  * @throws ScalepointError `UNKNOWN_FORMAT` for other models
@@ -162,7 +155,10 @@ export async function withJudged<T>(
       'the model takes no input_ids, so that it cannot be judged on texts; data in place of text compares outputs';
     throw new ScalepointError('UNKNOWN_FORMAT', text);
   }
-  const beginning = await beginningBeside(opened);
+  // A model without a tokenizer of its own has the id of the token in front of texts in files beside it.
+  const adds = (await objectBeside(opened, 'tokenizer_config.json'))?.add_bos_token === true;
+  const id = adds ? (await objectBeside(opened, 'config.json'))?.bos_token_id : undefined;
+  const beginning = Number.isSafeInteger(id) ? Number(id) : undefined;
   const load = await import('../core/load.js');
   const { run, signal } = options;
   return runs.withLogits({ ...run, signal }, async (logits, vocabulary) => {
@@ -216,57 +212,26 @@ export function beginTexts(
   return texts;
 }
 
-/** Figures of each counted token. */
-interface TokenFigures {
-  /** Losses of the model, then of the reference. */
-  readonly losses: readonly Float64Array<ArrayBuffer>[];
-  readonly divergences: Float64Array<ArrayBuffer>;
-  /** 1 where both models predict the same token, 0 elsewhere. */
-  readonly same: Float64Array<ArrayBuffer>;
-}
-
-/** Judges tokens by the logits of one or two models, which it copies into memory of the core. */
-class TokenJudge {
-  readonly #core: Core;
-  readonly #vocabulary: number;
-  readonly #memory: number;
-
-  constructor({ core, vocabulary }: JudgedModel) {
-    this.#core = core;
-    this.#vocabulary = vocabulary;
-    this.#memory = core.allocate(8 * vocabulary);
+/**
+ * Judges a token by the next one.
+ * @param logits address of the model's logits. @param reference that of the reference's; 0 without one
+ * @throws ScalepointError `NON_FINITE` naming the token
+ */
+function judgeToken(
+  { core, vocabulary }: JudgedModel,
+  [logits, reference]: readonly [logits: number, reference: number],
+  token: number,
+  next: number,
+): TokenJudgmentRecord {
+  const record = core.pushRecord(TokenJudgmentRecord);
+  const status = core.models.judgeToken(logits, reference, vocabulary, next, record);
+  const judgment = TokenJudgmentRecord.read(core.module, record);
+  core.popRecord(record);
+  if (status === StatusId.nonFinite) {
+    throw new ScalepointError('NON_FINITE', `the logits of token ${token} are not finite`);
   }
-
-  release(): void {
-    this.#core.release(this.#memory);
-  }
-
-  /** @param logits a row of each model @param next the token that follows @throws ScalepointError `NON_FINITE` naming the token */
-  judge(figures: TokenFigures, index: number, logits: readonly Float32Array[], token: number, next: number): void {
-    const { losses, divergences, same } = figures;
-    const [own, other] = [this.#memory, this.#memory + 4 * this.#vocabulary];
-    for (const [i, row] of logits.entries()) this.#core.module.HEAPF32.set(row, own / 4 + i * this.#vocabulary);
-    const isCompared = logits.length > 1;
-    const { loss, divergence, sameTop } = this.#compare(own, isCompared ? other : 0, token, next);
-    (losses[0] as Float64Array)[index] = loss;
-    if (!isCompared) return;
-    divergences[index] = divergence;
-    same[index] = sameTop ? 1 : 0;
-    (losses[1] as Float64Array)[index] = this.#compare(other, 0, token, next).loss;
-  }
-
-  #compare(logits: number, reference: number, token: number, next: number): TokenJudgmentRecord {
-    const core = this.#core;
-    const record = core.pushRecord(TokenJudgmentRecord);
-    const status = core.models.judgeToken(logits, reference, this.#vocabulary, next, record);
-    const judgment = TokenJudgmentRecord.read(core.module, record);
-    core.popRecord(record);
-    if (status === StatusId.nonFinite) {
-      throw new ScalepointError('NON_FINITE', `the logits of token ${token} are not finite`);
-    }
-    checkStatus(status);
-    return judgment;
-  }
+  checkStatus(status);
+  return judgment;
 }
 
 /** Where an evaluation goes on, and keeps its states. */
@@ -388,13 +353,13 @@ async function judgeTexts(
   const first = Math.floor(chunkSize / 2);
   const each = chunkSize - first - 1;
   const counted = chunks * each;
-  const figures: TokenFigures = {
-    losses: models.map(() => new Float64Array(counted)),
-    divergences: new Float64Array(counted),
-    same: new Float64Array(counted),
-  };
+  const losses = models.map(() => new Float64Array(counted));
+  const [divergences, same] = [new Float64Array(counted), new Float64Array(counted)];
+  const [ours, theirs] = losses as [Float64Array, Float64Array | undefined];
   const step = Math.max(1, Math.min(each, Math.floor(logitBytes / (4 * vocabulary))));
-  const judge = new TokenJudge(model);
+  const { core } = model;
+  const memory = core.allocate(8 * vocabulary);
+  const other = memory + 4 * vocabulary;
   try {
     for (let chunk = 0; chunk < chunks; chunk++) {
       for (let at = 0; at < each; at += step) {
@@ -403,19 +368,26 @@ async function judgeTexts(
         const logits: Float32Array[] = [];
         for (const take of takes) logits.push(await take(begin, n));
         for (let i = 0; i < n; i++) {
-          const rows = logits.map((all) => all.subarray(i * vocabulary, (i + 1) * vocabulary));
-          judge.judge(figures, chunk * each + at + i, rows, begin + i, cut[begin + i + 1] as number);
+          for (const [m, all] of logits.entries()) {
+            const row = all.subarray(i * vocabulary, (i + 1) * vocabulary);
+            core.module.HEAPF32.set(row, memory / 4 + m * vocabulary);
+          }
+          const [token, next] = [begin + i, cut[begin + i + 1] as number];
+          const index = chunk * each + at + i;
+          const { loss, divergence, sameTop } = judgeToken(model, [memory, theirs ? other : 0], token, next);
+          ours[index] = loss;
+          divergences[index] = divergence;
+          same[index] = sameTop ? 1 : 0;
+          if (theirs !== undefined) theirs[index] = judgeToken(model, [other, 0], token, next).loss;
         }
         await onProgress({ pass: passes, passes, done: begin + n + 1, total: cut.length });
       }
     }
   } finally {
-    judge.release();
+    core.release(memory);
   }
 
   // Sum up the figures.
-  const { divergences, same } = figures;
-  const [ours, theirs] = figures.losses as readonly [Float64Array, Float64Array | undefined];
   const all = { tokens: cut.length, counted, chunks, perplexity: perplexityOf(ours) };
   if (theirs === undefined) return all;
   const sorted = divergences.slice().sort();

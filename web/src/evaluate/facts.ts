@@ -6,10 +6,18 @@
  */
 import { GateId, RotaryPairsId, SharesId } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
-import type { Rotary } from './layer-jobs.js';
 
 /** A value of the metadata; undefined if the key is missing. */
 export type Metadata = (key: string) => unknown;
+
+/** The rotary embedding of a layer. */
+export interface Rotary {
+  readonly pairs: RotaryPairsId;
+  /** Radians for each position, one for each pair of elements. */
+  readonly frequencies: Float64Array<ArrayBuffer>;
+  /** Factor of the turned elements. */
+  readonly factor: number;
+}
 
 /** A language model: its sizes, and the functions between its products. */
 export interface LanguageFacts {
@@ -166,10 +174,6 @@ export const languageArchitectures: readonly string[] = Object.keys(traits);
 /** Keys with numbers that decide how much is kept. */
 const counts = /block_count|head_count|key_length|dimension_count|expert|embedding_length/;
 
-function fail(message: string): never {
-  throw new ScalepointError('UNKNOWN_FORMAT', message);
-}
-
 /** The rotary frequencies of a base, with the scaling that the metadata state. */
 function frequenciesOf(
   number: (key: string, otherwise?: number) => number,
@@ -210,9 +214,8 @@ export function languageFacts(metadata: Metadata, divisors?: Float32Array, mostC
   const own =
     typeof architecture === 'string' && Object.hasOwn(traits, architecture) ? traits[architecture] : undefined;
   if (typeof architecture !== 'string' || own === undefined) {
-    return fail(
-      `the outputs of the architecture ${String(architecture)} cannot be computed here; ${languageArchitectures.join(', ')} can`,
-    );
+    const text = `the outputs of the architecture ${String(architecture)} cannot be computed here; ${languageArchitectures.join(', ')} can`;
+    throw new ScalepointError('UNKNOWN_FORMAT', text);
   }
   const number = (key: string, otherwise?: number): number => {
     const value = metadata(`${architecture}.${key}`) ?? otherwise;
@@ -230,7 +233,8 @@ export function languageFacts(metadata: Metadata, divisors?: Float32Array, mostC
   };
 
   if (metadata(`${architecture}.attention.temperature_scale`) !== undefined) {
-    return fail('the outputs of Ministral 3, whose queries grow with their position, cannot be computed here');
+    const text = 'the outputs of Ministral 3, whose queries grow with their position, cannot be computed here';
+    throw new ScalepointError('UNKNOWN_FORMAT', text);
   }
 
   // Read the sizes.

@@ -18,7 +18,7 @@ import type {
   Watch,
   Watched,
 } from './layer-jobs.js';
-import { inOrder, type LayerWorkers } from './layer-workers.js';
+import { type LayerWorkers, takeInOrder } from './layer-workers.js';
 
 /** Gives the tensors of a model under llama.cpp's names, as floats. */
 export interface LanguageTensors {
@@ -60,46 +60,18 @@ interface ProductRows {
   readonly rows?: number | undefined;
 }
 
-/** Experts that tokens reach. */
-class Routes {
-  /** Rows of tokens, and their shares, by expert. */
-  readonly #tokens: number[][];
-  readonly #shares: number[][];
-  readonly #inputs: Float32Array<ArrayBuffer>;
-  readonly #hidden: number;
-
-  constructor({ experts, hidden }: LayerSpec, tokens: number) {
-    this.#tokens = Array.from({ length: experts }, () => []);
-    this.#shares = Array.from({ length: experts }, () => []);
-    this.#inputs = new Float32Array(tokens * hidden);
-    this.#hidden = hidden;
-  }
-
-  add(first: number, used: number, { chosen, shares, inputs }: NonNullable<TransformerAnswer['routes']>): void {
-    this.#inputs.set(inputs, first * this.#hidden);
-    for (const [i, expert] of chosen.entries()) {
-      this.#tokens[expert]?.push(first + Math.floor(i / used));
-      this.#shares[expert]?.push(shares[i] as number);
-    }
-  }
-
-  /** Tokens that reach an expert. */
-  tokensOf(expert: number): readonly number[] {
-    return this.#tokens[expert] as number[];
-  }
-
-  sharesOf(expert: number): readonly number[] {
-    return this.#shares[expert] as number[];
-  }
-
-  /** Inputs of an expert, for some of its tokens. */
-  inputsOf(expert: number, first: number, count: number): Float32Array<ArrayBuffer> {
-    return rowsOf(this.#inputs, this.#hidden, this.tokensOf(expert).slice(first, first + count));
-  }
+/** Tokens that reach each expert of a layer, with their shares, and the inputs of all. */
+interface Routes {
+  readonly experts: readonly { readonly tokens: number[]; readonly shares: number[] }[];
+  readonly inputs: Float32Array<ArrayBuffer>;
 }
 
 /** Copies rows to an array of their own. */
-function rowsOf(from: Float32Array<ArrayBuffer>, width: number, rows: readonly number[]): Float32Array<ArrayBuffer> {
+function gatherRows(
+  from: Float32Array<ArrayBuffer>,
+  width: number,
+  rows: readonly number[],
+): Float32Array<ArrayBuffer> {
   const to = new Float32Array(rows.length * width);
   for (const [i, row] of rows.entries()) to.set(from.subarray(row * width, (row + 1) * width), i * width);
   return to;
@@ -204,23 +176,35 @@ export class LanguageForward {
     const { hidden, experts, usedExperts } = layer;
     await this.#begin(layer);
     const tokens = states.length / hidden;
-    const routes = experts > 0 ? new Routes(layer, tokens) : undefined;
+    const routes: Routes = {
+      experts: Array.from({ length: experts }, () => ({ tokens: [], shares: [] })),
+      inputs: new Float32Array(experts > 0 ? states.length : 0),
+    };
     const step = Math.max(1, Math.floor(sliceTokens / textSize)) * textSize;
     const run = (slice: number, worker: number) => {
       const part = states.slice(slice * step * hidden, (slice + 1) * step * hidden);
       const job = { kind: 'layer', layer, states: part, textSize, watch: watcher.watch } as const;
       return this.#workers.ask(worker, job, [part.buffer]);
     };
-    await inOrder(this.#workers, Math.ceil(tokens / step), run, async (slice, { values, watched, routes: found }) => {
-      states.set(values, slice * step * hidden);
-      for (const one of watched) await watcher.take(one, undefined);
-      const done = Math.min(tokens, (slice + 1) * step);
-      if (found === undefined) return onTokens(done);
-      routes?.add(slice * step, usedExperts, found);
-      // Experts are the other half of the layer.
-      return onTokens(Math.floor(done / 2));
-    });
-    if (routes === undefined) return;
+    await takeInOrder(
+      this.#workers,
+      Math.ceil(tokens / step),
+      run,
+      async (slice, { values, watched, routes: found }) => {
+        states.set(values, slice * step * hidden);
+        for (const one of watched) await watcher.take(one, undefined);
+        const done = Math.min(tokens, (slice + 1) * step);
+        if (found === undefined) return onTokens(done);
+        routes.inputs.set(found.inputs, slice * step * hidden);
+        for (const [i, expert] of found.chosen.entries()) {
+          routes.experts[expert]?.tokens.push(slice * step + Math.floor(i / usedExperts));
+          routes.experts[expert]?.shares.push(found.shares[i] as number);
+        }
+        // Experts are the other half of the layer.
+        return onTokens(Math.floor(done / 2));
+      },
+    );
+    if (experts === 0) return;
     const before = Math.floor(tokens / 2);
     await this.#experts(layer, states, routes, watcher, (done) =>
       onTokens(before + Math.floor(((tokens - before) * done) / experts)),
@@ -319,20 +303,19 @@ export class LanguageForward {
         const count = rows ?? this.#tensors.size(name)[0];
         for (let row = 0; row < count; row += step) {
           const values = await this.#tensors.read(name, first + row, Math.min(step, count - row));
-          await toAll({ kind: 'rows', product, row: at + row, values });
+          await toAll({ kind: 'fill', product, row: at + row, values });
         }
         // A tied head has a bias of its own.
         const biasName = product === 'head' ? 'output.bias' : name.replace(/\.weight$/, '.bias');
-        if (this.#tensors.has(biasName)) bias.set((await this.#biasesOf(biasName)).subarray(first, first + count), at);
+        if (this.#tensors.has(biasName))
+          bias.set(
+            (await this.#tensors.read(biasName, 0, this.#tensors.size(biasName)[0])).subarray(first, first + count),
+            at,
+          );
         at += count;
       }
-      if (bias.some((value) => value !== 0)) await toAll({ kind: 'bias', product, values: bias });
+      if (bias.some((value) => value !== 0)) await toAll({ kind: 'fill', product, row: 'bias', values: bias });
     }
-  }
-
-  /** Elements of a bias, those of experts one after the other. */
-  #biasesOf(name: string): Promise<Float32Array<ArrayBuffer>> {
-    return this.#tensors.read(name, 0, this.#tensors.size(name)[0]);
   }
 
   #specOf({ names, rows }: ProductRows): ProductSpec {
@@ -350,60 +333,50 @@ export class LanguageForward {
     watcher: InputWatcher,
     onExpert: (done: number) => void | Promise<void>,
   ): Promise<void> {
-    const { index, hidden, experts } = layer;
+    const { index, hidden, experts, residualScale } = layer;
+    const { core } = this.#workers;
     const run = async (expert: number, worker: number) => {
-      const { length } = routes.tokensOf(expert);
-      if (length === 0) return [];
+      const { tokens } = routes.experts[expert] as Routes['experts'][number];
+      if (tokens.length === 0) return [];
       await this.#load([worker], this.#expertOf(index, expert), {}, ({ up, down }) => {
         if (up?.inputs === hidden && down?.outputs === hidden && up.outputs === 2 * down.inputs) return;
         throw new ScalepointError('BAD_FILE', `the matrices of the experts of layer ${index} do not fit`);
       });
       const answers: TransformerAnswer[] = [];
-      for (let first = 0; first < length; first += sliceTokens) {
-        const x = routes.inputsOf(expert, first, sliceTokens);
+      for (let first = 0; first < tokens.length; first += sliceTokens) {
+        const x = gatherRows(routes.inputs, hidden, tokens.slice(first, first + sliceTokens));
         answers.push(await this.#workers.ask(worker, { kind: 'expert', layer, x, watch: watcher.watch }, [x.buffer]));
       }
       return answers;
     };
-    await inOrder(this.#workers, experts, run, async (expert, answers) => {
+    await takeInOrder(this.#workers, experts, run, async (expert, answers) => {
       let first = 0;
       for (const { values, watched } of answers) {
         for (const one of watched) await watcher.take(one, expert);
         const rows = values.length / hidden;
-        const tokens = routes.tokensOf(expert).slice(first, first + rows);
-        this.#addRows(index, states, tokens, values, routes.sharesOf(expert).slice(first, first + rows));
+        const all = routes.experts[expert] as Routes['experts'][number];
+        const [tokens, shares] = [all.tokens.slice(first, first + rows), all.shares.slice(first, first + rows)];
         first += rows;
+        // Add the outputs of the expert to the states of its tokens.
+        const before = gatherRows(states, hidden, tokens);
+        const after = core.withMemory(values.byteLength * 2, (x) => {
+          const y = x + values.byteLength;
+          toWasm(core, values, x);
+          toWasm(core, before, y);
+          for (const [i, share] of shares.entries()) {
+            checkStatus(core.models.addScaled(share * residualScale, x + i * hidden * 4, hidden, y + i * hidden * 4));
+          }
+          if (core.module.firstNonFinite(y, values.length) < values.length) {
+            throw new ScalepointError('NON_FINITE', `the states behind layer ${index} are not finite`);
+          }
+          return fromWasm(core, y, values.length);
+        });
+        for (const [i, token] of tokens.entries()) {
+          states.set(after.subarray(i * hidden, (i + 1) * hidden), token * hidden);
+        }
       }
       await onExpert(expert + 1);
     });
-  }
-
-  /** Adds the outputs of an expert to the states of its tokens. */
-  #addRows(
-    layer: number,
-    states: Float32Array<ArrayBuffer>,
-    tokens: readonly number[],
-    values: Float32Array<ArrayBuffer>,
-    shares: readonly number[],
-  ): void {
-    const { hidden, residualScale } = this.#facts;
-    const { core } = this.#workers;
-    const before = rowsOf(states, hidden, tokens);
-    const after = core.withMemory(values.byteLength * 2, (x) => {
-      const y = x + values.byteLength;
-      toWasm(core, values, x);
-      toWasm(core, before, y);
-      for (const [i, share] of shares.entries()) {
-        checkStatus(core.models.addScaled(share * residualScale, x + i * hidden * 4, hidden, y + i * hidden * 4));
-      }
-      if (core.module.firstNonFinite(y, values.length) < values.length) {
-        throw new ScalepointError('NON_FINITE', `the states behind layer ${layer} are not finite`);
-      }
-      return fromWasm(core, y, values.length);
-    });
-    for (const [i, token] of tokens.entries()) {
-      states.set(after.subarray(i * hidden, (i + 1) * hidden), token * hidden);
-    }
   }
 
   /** Number of tokens that the model knows. */
@@ -429,7 +402,7 @@ export class LanguageForward {
       const part = states.slice(slice * step, (slice + 1) * step);
       return this.#workers.ask(worker, { kind: 'headInputs', name: this.#head, states: part, watch }, [part.buffer]);
     };
-    await inOrder(this.#workers, Math.ceil(states.length / step), run, async (_, { watched }) => {
+    await takeInOrder(this.#workers, Math.ceil(states.length / step), run, async (_, { watched }) => {
       for (const one of watched) await take(one, undefined);
     });
   }
@@ -452,7 +425,7 @@ export class LanguageForward {
       });
       return this.#workers.ask(worker, { kind: 'logits', states, scale, cap });
     };
-    await inOrder(this.#workers, Math.ceil(vocabulary / step), run, (piece, { values }) => {
+    await takeInOrder(this.#workers, Math.ceil(vocabulary / step), run, (piece, { values }) => {
       const rows = rowsOfPiece(piece);
       for (let token = 0; token < tokens; token++) {
         all.set(values.subarray(token * rows, (token + 1) * rows), token * vocabulary + piece * step);

@@ -130,21 +130,6 @@ async function languageContents({ format, model, beside }: Opened): Promise<Lang
 /** Bytes of the weights of layers that all workers hold together by default. */
 const layerBytes = 2 ** 31;
 
-/** Number of workers for a model, if the caller gives none: fewer where the weights of a layer are large. */
-function workersFor(tensors: ReadonlyMap<string, LanguageTensor>): number {
-  const layers = new Map<string, number>();
-  let all = 0;
-  for (const [name, tensor] of tensors) {
-    const elements = tensor instanceof Uint8Array ? tensor.length / 4 : elementsOf(tensor.shape);
-    const layer = /^blk\.\d+/.exec(name)?.[0] ?? '';
-    if (layer !== '') layers.set(layer, (layers.get(layer) ?? 0) + elements);
-    all += elements;
-  }
-  const most = Math.floor(layerBytes / (4 * Math.max(1, ...layers.values())));
-  const workers = defaultWorkers(all);
-  return workers === 0 ? 0 : Math.max(1, Math.min(workers, most));
-}
-
 /** Options of work with language models. */
 export interface LanguageOptions extends Pick<WorkOptions, 'workers' | 'worker' | 'core' | 'signal'> {
   /** Workers of another model, which wait while this one is run. */
@@ -161,7 +146,18 @@ export async function withLanguage<T>(
   use: (model: RunnableLanguage) => Promise<T>,
 ): Promise<T> {
   const { metadata, tensors } = await languageContents(opened);
-  const { core, signal, workers = workersFor(tensors) } = options;
+  const { core, signal } = options;
+  // Use fewer workers than usual where the weights of a layer are large.
+  const layers = new Map<string, number>();
+  let all = 0;
+  for (const [name, tensor] of tensors) {
+    const elements = tensor instanceof Uint8Array ? tensor.length / 4 : elementsOf(tensor.shape);
+    const layer = /^blk\.\d+/.exec(name)?.[0];
+    if (layer !== undefined) layers.set(layer, (layers.get(layer) ?? 0) + elements);
+    all += elements;
+  }
+  const most = Math.max(1, Math.floor(layerBytes / (4 * Math.max(1, ...layers.values()))));
+  const workers = options.workers ?? Math.min(defaultWorkers(all), most);
   const { files } = opened.model;
   const start = async (layerWorkers: LayerWorkers): Promise<T> =>
     // Reading is a small share of the work, so that the calling thread does it.

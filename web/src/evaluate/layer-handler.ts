@@ -35,6 +35,14 @@ class Memory {
     return address;
   }
 
+  /** Takes memory for floats, and copies them there. Without floats, the address is 0. */
+  copyOf(values: Float32Array | undefined): number {
+    if (values === undefined) return 0;
+    const address = this.floats(values.length);
+    toWasm(this.core, values, address);
+    return address;
+  }
+
   /** Frees something else together with the memory. */
   own(free: () => void): void {
     this.#frees.push(free);
@@ -75,22 +83,17 @@ class Product {
     this.#matrix = matrix;
     this.#workBytes = core.module.layerWorkspaceBytes(matrix.layer, rowsAtOnce);
     this.#work = memory.bytes(this.#workBytes);
-    this.setBias(new Float32Array(spec.outputs));
+    this.fill('bias', new Float32Array(spec.outputs));
   }
 
-  setRows(row: number, values: Float32Array): void {
-    const core = this.#core;
-    core.withMemory(values.byteLength, (at) => {
-      toWasm(core, values, at);
-      checkStatus(core.module.setLayerFloats(this.#matrix.layer, row, at, values.length));
-    });
-  }
-
-  setBias(values: Float32Array): void {
-    const core = this.#core;
-    core.withMemory(values.byteLength, (at) => {
-      toWasm(core, values, at);
-      checkStatus(core.module.setLayerBias(this.#matrix.layer, at, values.length));
+  /** Fills in rows, or the bias. */
+  fill(row: number | 'bias', values: Float32Array): void {
+    const { module } = this.#core;
+    const { layer } = this.#matrix;
+    this.#core.withMemory(values.byteLength, (at) => {
+      toWasm(this.#core, values, at);
+      const n = values.length;
+      checkStatus(row === 'bias' ? module.setLayerBias(layer, at, n) : module.setLayerFloats(layer, row, at, n));
     });
   }
 
@@ -104,6 +107,17 @@ class Product {
       checkStatus(module._layerForward(this.#matrix.layer, from, n, to, this.#work, this.#workBytes));
     }
   }
+}
+
+/** Tokens on their way through a layer, with memory for the wide states between its products. */
+interface Slice {
+  readonly layer: LayerSpec;
+  readonly tokens: number;
+  readonly work: Memory;
+  readonly wide: number;
+  readonly mixed: number;
+  readonly watch: Watch;
+  readonly watched: Watched[];
 }
 
 const nothing = (): TransformerAnswer => ({ values: new Float32Array(0), watched: [] });
@@ -128,39 +142,37 @@ export class LayerHandler implements JobHandler {
 
   /** @throws ScalepointError `NON_FINITE` naming the layer or the weight, `OUT_OF_MEMORY` */
   carryOut(job: TransformerJob): TransformerAnswer {
-    switch (job.kind) {
-      case 'begin':
-        return this.#begin(job);
-      case 'rows':
-        this.#product(job.product).setRows(job.row, job.values);
-        return nothing();
-      case 'bias':
-        this.#product(job.product).setBias(job.values);
-        return nothing();
-      case 'layer':
-        return this.#layer(job);
-      case 'expert':
-        return this.#expert(job);
-      case 'logits':
-        return this.#logits(job);
-      case 'headInputs':
-        return this.#headInputs(job);
-      case 'addMoments':
-        return this.#addMoments(job);
-      case 'takeMoments':
-        return this.#takeMoments(job);
+    const work = new Memory(this.#core);
+    try {
+      switch (job.kind) {
+        case 'begin':
+          return this.#begin(job);
+        case 'fill':
+          this.#product(job.product).fill(job.row, job.values);
+          return nothing();
+        case 'layer':
+          return this.#layer(job, work);
+        case 'expert':
+          return this.#expert(job, work);
+        case 'logits':
+          return this.#logits(job, work);
+        case 'headInputs':
+          return this.#headInputs(job, work);
+        case 'addMoments':
+          return this.#addMoments(job, work);
+        case 'takeMoments':
+          return this.#takeMoments(job, work);
+      }
+    } finally {
+      work.release();
     }
   }
 
   /** Memory that moves with an answer. */
   movable({ values, watched, routes }: TransformerAnswer): ArrayBuffer[] {
     const others = routes === undefined ? [] : [routes.chosen, routes.shares, routes.inputs];
-    const all = [
-      values,
-      ...others,
-      ...watched.flatMap(({ squares, x }) => (x === undefined ? [squares] : [squares, x])),
-    ];
-    return all.map(({ buffer }) => buffer);
+    const inputs = watched.flatMap(({ squares, x }) => (x === undefined ? [squares] : [squares, x]));
+    return [values, ...others, ...inputs].map(({ buffer }) => buffer);
   }
 
   #product(name: ProductName): Product {
@@ -178,13 +190,8 @@ export class LayerHandler implements JobHandler {
     for (const [name, spec] of Object.entries(products)) {
       this.#products.set(name as ProductName, new Product(spec, this.#weights));
     }
-    const place = (values: Float32Array<ArrayBuffer>) => {
-      const address = this.#weights.floats(values.length);
-      toWasm(this.#core, values, address);
-      return address;
-    };
     for (const [name, { weight, bias }] of Object.entries(norms)) {
-      const addresses = { weight: place(weight), bias: bias === undefined ? 0 : place(bias) };
+      const addresses = { weight: this.#weights.copyOf(weight), bias: this.#weights.copyOf(bias) };
       this.#norms.set(name as NormName, { ...addresses, width: weight.length });
     }
     return nothing();
@@ -209,15 +216,20 @@ export class LayerHandler implements JobHandler {
     for (let row = 0; row < rows; row++) checkStatus(models.addScaled(1, bias, width, to + row * width * 4));
   }
 
-  /** Computes a product, and collects its inputs. */
-  #apply(name: ProductName, x: number, rows: number, y: number, watch: Watch, watched: Watched[]): void {
+  /** Computes a product of all tokens, and collects its inputs. */
+  #apply(name: ProductName, x: number, y: number, { tokens, watch, watched }: Slice): void {
     const product = this.#product(name);
-    const { names, inputs } = product.spec;
-    if (watch.squares) watched.push(this.#watched(names, x, rows, inputs, watch));
-    product.run(x, rows, y);
+    if (watch.squares) watched.push(this.#watchedInputs(product.spec, x, tokens, watch));
+    product.run(x, tokens, y);
   }
 
-  #watched(names: readonly string[], x: number, rows: number, columns: number, watch: Watch): Watched {
+  /** Statistics of the inputs of a product. */
+  #watchedInputs(
+    { names, inputs: columns }: Omit<ProductSpec, 'outputs'>,
+    x: number,
+    rows: number,
+    watch: Watch,
+  ): Watched {
     const core = this.#core;
     const n = rows * columns;
     const [key] = names as [string];
@@ -233,104 +245,83 @@ export class LayerHandler implements JobHandler {
     return { names, rows, columns, squares, x: watch.inputs.includes(key) ? fromWasm(core, x, n) : undefined };
   }
 
-  #layer({ layer, states, textSize, watch }: Job<'layer'>): TransformerAnswer {
+  #layer({ layer, states, textSize, watch }: Job<'layer'>, work: Memory): TransformerAnswer {
     const core = this.#core;
     const { models } = core;
-    const { index, hidden, heads, keyHeads, headSize, residualScale, isParallel, normsRotated } = layer;
-    const tokens = states.length / hidden;
+    const { hidden, heads, keyHeads, headSize, isParallel, normsRotated } = layer;
     const floats = states.length;
+    const tokens = floats / hidden;
     const [queries, keys] = [heads * headSize, keyHeads * headSize];
-    const watched: Watched[] = [];
-    const work = new Memory(core);
-    try {
-      // Take memory for a slice.
-      const together = this.#product('together').spec;
-      const widthOf = (name: ProductName, side: 'inputs' | 'outputs') => this.#products.get(name)?.spec[side] ?? 0;
-      const x = work.floats(floats);
-      const normed = work.floats(floats);
-      const added = work.floats(floats);
-      const widest = Math.max(
-        together.outputs,
-        widthOf('up', 'outputs'),
-        widthOf('sharedUp', 'outputs'),
-        layer.experts,
-      );
-      const wide = work.floats(tokens * widest);
-      const [q, k, v] = [work.floats(tokens * queries), work.floats(tokens * keys), work.floats(tokens * keys)];
-      const mixed = work.floats(tokens * Math.max(queries, widthOf('down', 'inputs'), widthOf('sharedDown', 'inputs')));
-      toWasm(core, states, x);
-      const add = (from: number) => checkStatus(models.addScaled(residualScale, from, floats, x));
 
-      // Attend.
-      this.#norm('attentionNorm', x, floats, normed);
-      this.#apply('together', normed, tokens, wide, watch, watched);
-      if (layer.clamp > 0) checkStatus(models.clampFloats(layer.clamp, wide, tokens * together.outputs));
-      // Copy the columns of queries, keys and values to arrays of their own.
-      let column = wide;
-      for (let token = 0; token < tokens; token++) {
-        for (const [to, columns] of [
-          [q, queries],
-          [k, keys],
-          [v, keys],
-        ] as const) {
-          models.HEAPF32.copyWithin((to >>> 2) + token * columns, column >>> 2, (column >>> 2) + columns);
-          column += columns * 4;
-        }
-      }
-      if (normsRotated) this.#rotate(layer, tokens, textSize, q, k, work);
-      this.#norm('queryNorm', q, tokens * queries, q);
-      this.#norm('keyNorm', k, tokens * keys, k);
-      if (!normsRotated) this.#rotate(layer, tokens, textSize, q, k, work);
-      const attention: AttentionSpecRecord = {
-        heads,
-        keyHeads,
-        headSize,
-        scale: layer.attentionScale,
-        softcap: layer.attentionCap,
-        window: layer.window,
-        causal: true,
-        textSize,
-      };
-      const scratch = work.floats(textSize);
-      const sinks = layer.sinks === undefined ? 0 : work.floats(heads);
-      if (layer.sinks !== undefined) toWasm(core, layer.sinks, sinks);
-      core.withRecord(AttentionSpecRecord, attention, (record) =>
-        checkStatus(models.attend(q, k, v, sinks, tokens, record, scratch, mixed)),
-      );
-      this.#apply('output', mixed, tokens, added, watch, watched);
-      this.#norm('attentionAfter', added, floats, added);
-      // A parallel feed-forward part reads the inputs of attention, unless it has a norm of its own.
-      if (isParallel && this.#norms.has('feedForwardNorm')) this.#norm('feedForwardNorm', x, floats, normed);
-      add(added);
+    // Take memory for a slice.
+    const together = this.#product('together').spec;
+    const widthOf = (name: ProductName, side: 'inputs' | 'outputs') => this.#products.get(name)?.spec[side] ?? 0;
+    const x = work.copyOf(states);
+    const [normed, added] = [work.floats(floats), work.floats(floats)];
+    const widest = [together.outputs, widthOf('up', 'outputs'), widthOf('sharedUp', 'outputs'), layer.experts];
+    const wide = work.floats(tokens * Math.max(...widest));
+    const [q, k, v] = [work.floats(tokens * queries), work.floats(tokens * keys), work.floats(tokens * keys)];
+    const mixed = work.floats(tokens * Math.max(queries, widthOf('down', 'inputs'), widthOf('sharedDown', 'inputs')));
+    const slice: Slice = { layer, tokens, work, wide, mixed, watch, watched: [] };
+    const add = () => checkStatus(models.addScaled(layer.residualScale, added, floats, x));
 
-      // Feed forward, or find the experts of each token.
-      if (!isParallel) this.#norm('feedForwardNorm', x, floats, normed);
-      if (layer.experts > 0) {
-        this.#apply('router', normed, tokens, wide, watch, watched);
-        const routes = this.#route(layer, wide, tokens, normed, work);
-        if (this.#products.has('sharedUp')) {
-          const shares = this.#products.has('sharedGate') ? work.floats(tokens) : undefined;
-          if (shares !== undefined) this.#sharesOfShared(normed, tokens, shares, work, watch, watched);
-          this.#feedForward(layer, ['sharedUp', 'sharedDown'], normed, tokens, wide, mixed, added, watch, watched);
-          for (let token = 0; shares !== undefined && token < tokens; token++) {
-            const share = models.HEAPF32[(shares >>> 2) + token] as number;
-            models.scaleFloats(share, added + token * hidden * 4, hidden);
-          }
-          add(added);
-        }
-        return { values: this.#finiteStates(index, x, floats), watched, routes };
+    // Attend.
+    this.#norm('attentionNorm', x, floats, normed);
+    this.#apply('together', normed, wide, slice);
+    if (layer.clamp > 0) checkStatus(models.clampFloats(layer.clamp, wide, tokens * together.outputs));
+    // Copy the columns of queries, keys and values to arrays of their own.
+    let column = wide;
+    for (let token = 0; token < tokens; token++) {
+      for (const [to, columns] of [
+        [q, queries],
+        [k, keys],
+        [v, keys],
+      ] as const) {
+        models.HEAPF32.copyWithin((to >>> 2) + token * columns, column >>> 2, (column >>> 2) + columns);
+        column += columns * 4;
       }
-      this.#feedForward(layer, ['up', 'down'], normed, tokens, wide, mixed, added, watch, watched);
-      this.#norm('feedForwardAfter', added, floats, added);
-      add(added);
-      return { values: this.#finiteStates(index, x, floats), watched };
-    } finally {
-      work.release();
     }
+    if (normsRotated) this.#rotate(q, k, textSize, slice);
+    this.#norm('queryNorm', q, tokens * queries, q);
+    this.#norm('keyNorm', k, tokens * keys, k);
+    if (!normsRotated) this.#rotate(q, k, textSize, slice);
+    const { attentionScale: scale, attentionCap: softcap, window } = layer;
+    const attention = { heads, keyHeads, headSize, scale, softcap, window, causal: true, textSize };
+    const scratch = work.floats(textSize);
+    const sinks = work.copyOf(layer.sinks);
+    core.withRecord(AttentionSpecRecord, attention, (record) =>
+      checkStatus(models.attend(q, k, v, sinks, tokens, record, scratch, mixed)),
+    );
+    this.#apply('output', mixed, added, slice);
+    this.#norm('attentionAfter', added, floats, added);
+    // A parallel feed-forward part reads the inputs of attention, unless it has a norm of its own.
+    if (isParallel && this.#norms.has('feedForwardNorm')) this.#norm('feedForwardNorm', x, floats, normed);
+    add();
+
+    // Feed forward, or find the experts of each token.
+    if (!isParallel) this.#norm('feedForwardNorm', x, floats, normed);
+    let routes: TransformerAnswer['routes'];
+    if (layer.experts > 0) {
+      this.#apply('router', normed, wide, slice);
+      routes = this.#route(wide, normed, slice);
+      if (this.#products.has('sharedUp')) {
+        this.#feedForward(['sharedUp', 'sharedDown'], normed, added, slice);
+        if (this.#products.has('sharedGate')) this.#scaleShared(normed, added, slice);
+        add();
+      }
+    } else {
+      this.#feedForward(['up', 'down'], normed, added, slice);
+      this.#norm('feedForwardAfter', added, floats, added);
+      add();
+    }
+    if (core.module.firstNonFinite(x, floats) < floats) {
+      throw new ScalepointError('NON_FINITE', `the states behind layer ${layer.index} are not finite`);
+    }
+    return { values: fromWasm(core, x, floats), watched: slice.watched, ...(routes && { routes }) };
   }
 
   /** Turns queries and keys, if the layer does. */
-  #rotate(layer: LayerSpec, tokens: number, textSize: number, q: number, k: number, work: Memory): void {
+  #rotate(q: number, k: number, textSize: number, { layer, tokens, work }: Slice): void {
     const { rotary, heads, keyHeads, headSize } = layer;
     if (rotary === undefined) return;
     const core = this.#core;
@@ -349,50 +340,44 @@ export class LayerHandler implements JobHandler {
     }
   }
 
-  #feedForward(
-    { gate }: LayerSpec,
-    [up, down]: readonly [ProductName, ProductName],
-    x: number,
-    tokens: number,
-    wide: number,
-    mixed: number,
-    y: number,
-    watch: Watch,
-    watched: Watched[],
-  ): void {
+  #feedForward([up, down]: readonly [ProductName, ProductName], x: number, y: number, slice: Slice): void {
     const { models } = this.#core;
+    const { layer, tokens, wide, mixed } = slice;
     const width = this.#product(down).spec.inputs;
     const { outputs } = this.#product(up).spec;
-    this.#apply(up, x, tokens, wide, watch, watched);
+    this.#apply(up, x, wide, slice);
     for (let token = 0; token < tokens; token++) {
       const at = wide + token * outputs * 4;
       const factors = outputs === width ? 0 : at + width * 4;
-      checkStatus(models.applyGate(gate, at, factors, width, mixed + token * width * 4));
+      checkStatus(models.applyGate(layer.gate, at, factors, width, mixed + token * width * 4));
     }
-    this.#apply(down, mixed, tokens, y, watch, watched);
+    this.#apply(down, mixed, y, slice);
   }
 
-  /** The share of each token that passes the expert which all tokens share: a sigmoid. */
-  #sharesOfShared(x: number, tokens: number, shares: number, work: Memory, watch: Watch, watched: Watched[]): void {
+  /** Multiplies outputs of the expert that all tokens share by its share of each token: a sigmoid. */
+  #scaleShared(x: number, outputs: number, slice: Slice): void {
     const core = this.#core;
-    const [scores, chosen] = [work.floats(tokens), work.bytes(tokens * 4)];
-    this.#apply('sharedGate', x, tokens, scores, watch, watched);
+    const { tokens, work, layer } = slice;
+    const [scores, shares, chosen] = [work.floats(tokens), work.floats(tokens), work.bytes(tokens * 4)];
+    this.#apply('sharedGate', x, scores, slice);
     const spec = { experts: 1, used: 1, shares: SharesId.sigmoid, normalized: false, scale: 1 };
     core.withRecord(RouteSpecRecord, spec, (record) =>
       checkStatus(core.models.routeExperts(scores, 0, tokens, record, chosen, shares)),
     );
+    for (const [token, share] of fromWasm(core, shares, tokens).entries()) {
+      core.models.scaleFloats(share, outputs + token * layer.hidden * 4, layer.hidden);
+    }
   }
 
-  #route(layer: LayerSpec, scores: number, tokens: number, x: number, work: Memory) {
+  /** Finds the experts of each token. @param x inputs of the experts */
+  #route(scores: number, x: number, { layer, tokens, work }: Slice): NonNullable<TransformerAnswer['routes']> {
     const core = this.#core;
-    const { index, hidden, experts, usedExperts, routerBias } = layer;
-    const n = tokens * usedExperts;
+    const { index, hidden, experts, usedExperts: used } = layer;
+    const n = tokens * used;
     const [chosen, shares] = [work.bytes(n * 4), work.floats(n)];
-    const biases = routerBias === undefined ? 0 : work.floats(experts);
-    if (routerBias !== undefined) toWasm(core, routerBias, biases);
+    const biases = work.copyOf(layer.routerBias);
     const { shares: kind, sharesScale: scale, normalizesShares: normalized } = layer;
-    const spec = { experts, used: usedExperts, shares: kind, normalized, scale };
-    const status = core.withRecord(RouteSpecRecord, spec, (record) =>
+    const status = core.withRecord(RouteSpecRecord, { experts, used, shares: kind, normalized, scale }, (record) =>
       core.models.routeExperts(scores, biases, tokens, record, chosen, shares),
     );
     if (status === StatusId.nonFinite) {
@@ -406,60 +391,38 @@ export class LayerHandler implements JobHandler {
     };
   }
 
-  #finiteStates(layer: number, x: number, n: number): Float32Array<ArrayBuffer> {
-    if (this.#core.module.firstNonFinite(x, n) < n) {
-      throw new ScalepointError('NON_FINITE', `the states behind layer ${layer} are not finite`);
-    }
-    return fromWasm(this.#core, x, n);
-  }
-
-  #expert({ layer, x, watch }: Job<'expert'>): TransformerAnswer {
-    const core = this.#core;
+  #expert({ layer, x, watch }: Job<'expert'>, work: Memory): TransformerAnswer {
     const tokens = x.length / layer.hidden;
     const width = this.#product('down').spec.inputs;
+    const at = work.copyOf(x);
+    const [wide, mixed] = [work.floats(tokens * width * 2), work.floats(tokens * width)];
     const watched: Watched[] = [];
-    const work = new Memory(core);
-    try {
-      const at = work.floats(x.length);
-      toWasm(core, x, at);
-      const [wide, mixed] = [work.floats(tokens * width * 2), work.floats(tokens * width)];
-      this.#feedForward(layer, ['up', 'down'], at, tokens, wide, mixed, at, watch, watched);
-      return { values: fromWasm(core, at, x.length), watched };
-    } finally {
-      work.release();
-    }
+    this.#feedForward(['up', 'down'], at, at, { layer, tokens, work, wide, mixed, watch, watched });
+    return { values: fromWasm(this.#core, at, x.length), watched };
   }
 
-  #logits({ states, scale, cap }: Job<'logits'>): TransformerAnswer {
+  #logits({ states, scale, cap }: Job<'logits'>, work: Memory): TransformerAnswer {
     const core = this.#core;
-    const { inputs, outputs } = this.#product('head').spec;
-    const tokens = states.length / inputs;
-    const work = new Memory(core);
-    try {
-      const [x, y] = [work.floats(states.length), work.floats(tokens * outputs)];
-      toWasm(core, states, x);
-      this.#norm('headNorm', x, states.length, x);
-      this.#product('head').run(x, tokens, y);
-      if (scale !== 1) core.models.scaleFloats(scale, y, tokens * outputs);
-      if (cap > 0) checkStatus(core.models.capSoftly(cap, y, tokens * outputs));
-      return { values: fromWasm(core, y, tokens * outputs), watched: [] };
-    } finally {
-      work.release();
-    }
+    const head = this.#product('head');
+    const tokens = states.length / head.spec.inputs;
+    const n = tokens * head.spec.outputs;
+    const [x, y] = [work.copyOf(states), work.floats(n)];
+    this.#norm('headNorm', x, states.length, x);
+    head.run(x, tokens, y);
+    if (scale !== 1) core.models.scaleFloats(scale, y, n);
+    if (cap > 0) checkStatus(core.models.capSoftly(cap, y, n));
+    return { values: fromWasm(core, y, n), watched: [] };
   }
 
-  #headInputs({ name, states, watch }: Job<'headInputs'>): TransformerAnswer {
-    const { width } = this.#norms.get('headNorm') ?? { width: 0 };
-    const core = this.#core;
-    return core.withMemory(states.byteLength, (x) => {
-      toWasm(core, states, x);
-      this.#norm('headNorm', x, states.length, x);
-      const watched = this.#watched([name], x, states.length / width, width, watch);
-      return { ...nothing(), watched: [watched] };
-    });
+  #headInputs({ name, states, watch }: Job<'headInputs'>, work: Memory): TransformerAnswer {
+    const { width: inputs } = this.#norms.get('headNorm') ?? { width: 0 };
+    const x = work.copyOf(states);
+    this.#norm('headNorm', x, states.length, x);
+    const watched = this.#watchedInputs({ names: [name], inputs }, x, states.length / inputs, watch);
+    return { ...nothing(), watched: [watched] };
   }
 
-  #addMoments({ name, x, columns }: Job<'addMoments'>): TransformerAnswer {
+  #addMoments({ name, x, columns }: Job<'addMoments'>, work: Memory): TransformerAnswer {
     const core = this.#core;
     let sums = this.#moments.get(name);
     if (sums === undefined) {
@@ -468,33 +431,24 @@ export class LayerHandler implements JobHandler {
       core.module.HEAPU8.fill(0, sums, sums + size);
       this.#moments.set(name, sums);
     }
-    const to = sums;
-    core.withMemory(x.byteLength, (at) => {
-      toWasm(core, x, at);
-      const status = core.withMemory(Number(core.models.momentsScratchBytes(columns)), (scratch) =>
-        core.models.addMoments(at, x.length / columns, columns, scratch, to),
-      );
-      if (status === StatusId.nonFinite) {
-        throw new ScalepointError('NON_FINITE', `the moments of the inputs of ${name} are not finite`, {
-          tensor: name,
-        });
-      }
-      checkStatus(status);
-    });
+    const [at, scratch] = [work.copyOf(x), work.bytes(Number(core.models.momentsScratchBytes(columns)))];
+    const status = core.models.addMoments(at, x.length / columns, columns, scratch, sums);
+    if (status === StatusId.nonFinite) {
+      const text = `the moments of the inputs of ${name} are not finite`;
+      throw new ScalepointError('NON_FINITE', text, { tensor: name });
+    }
+    checkStatus(status);
     return nothing();
   }
 
-  #takeMoments({ name, columns, rows }: Job<'takeMoments'>): TransformerAnswer {
+  #takeMoments({ name, columns, rows }: Job<'takeMoments'>, work: Memory): TransformerAnswer {
     const core = this.#core;
     const sums = this.#moments.get(name);
     if (sums === undefined) throw new Error(`no moments of ${name}`);
-    const n = columns * columns;
-    const values = core.withMemory(4 * n, (means) => {
-      core.models.finishMoments(sums, columns, rows, means);
-      return fromWasm(core, means, n);
-    });
+    const means = work.floats(columns * columns);
+    core.models.finishMoments(sums, columns, rows, means);
     core.release(sums);
     this.#moments.delete(name);
-    return { values, watched: [] };
+    return { values: fromWasm(core, means, columns * columns), watched: [] };
   }
 }

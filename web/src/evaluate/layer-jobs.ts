@@ -2,7 +2,7 @@
  * Jobs of the forward pass of a language model, as messages to workers carry them. A worker, or the calling thread in its place, holds the
  * weights of one layer, of one expert or of some rows of the head, and takes slices of tokens.
  */
-import type { GateId, RotaryPairsId, SharesId } from '../core/door.js';
+import type { LanguageFacts, Rotary } from './facts.js';
 
 /** Weights with the same inputs, one above the other. */
 export interface ProductSpec {
@@ -10,15 +10,6 @@ export interface ProductSpec {
   readonly names: readonly string[];
   readonly outputs: number;
   readonly inputs: number;
-}
-
-/** The rotary embedding of a layer. */
-export interface Rotary {
-  readonly pairs: RotaryPairsId;
-  /** Radians for each position, one for each pair of elements. */
-  readonly frequencies: Float64Array<ArrayBuffer>;
-  /** Factor of the turned elements. */
-  readonly factor: number;
 }
 
 /**
@@ -52,30 +43,14 @@ export interface NormSpec {
   readonly bias?: Float32Array<ArrayBuffer> | undefined;
 }
 
-/** Sizes and functions of a layer. */
-export interface LayerSpec {
+/** Sizes and functions of a layer, which has experts or not. */
+export interface LayerSpec extends Omit<LanguageFacts, 'layers' | 'context' | 'isParallel' | 'window' | 'rotary'> {
   readonly index: number;
-  readonly hidden: number;
-  readonly heads: number;
-  readonly keyHeads: number;
-  readonly headSize: number;
-  readonly gate: GateId;
-  readonly residualScale: number;
   readonly isParallel: boolean;
-  readonly normsRotated: boolean;
-  readonly attentionScale: number;
-  readonly attentionCap: number;
-  /** Bound of queries, keys and values; 0 without one. */
-  readonly clamp: number;
-  /** A score of each head that takes a share of attention; undefined without them. */
-  readonly sinks: Float32Array<ArrayBuffer> | undefined;
   readonly window: number;
   readonly rotary: Rotary | undefined;
-  readonly experts: number;
-  readonly usedExperts: number;
-  readonly shares: SharesId;
-  readonly sharesScale: number;
-  readonly normalizesShares: boolean;
+  /** A score of each head that takes a share of attention; undefined without them. */
+  readonly sinks: Float32Array<ArrayBuffer> | undefined;
   /** Addends of the shares by which experts are chosen. */
   readonly routerBias: Float32Array<ArrayBuffer> | undefined;
 }
@@ -92,15 +67,13 @@ export type TransformerJob =
       /** Addend under the roots of norms. */
       readonly epsilon: number;
     }
-  /** Fills in rows of weights. */
+  /** Fills in rows of weights from one on, or the bias. */
   | {
-      readonly kind: 'rows';
+      readonly kind: 'fill';
       readonly product: ProductName;
-      readonly row: number;
+      readonly row: number | 'bias';
       readonly values: Float32Array<ArrayBuffer>;
     }
-  /** Fills in a bias. */
-  | { readonly kind: 'bias'; readonly product: ProductName; readonly values: Float32Array<ArrayBuffer> }
   /** Carries out a layer, up to the experts if it has some. */
   | {
       readonly kind: 'layer';

@@ -54,7 +54,7 @@ export async function withLayerWorkers<T>(
  * Does numbered work with all workers, and takes the results in the order of their numbers.
  * @param run does the work of a number with a worker
  */
-export async function inOrder<T>(
+export async function takeInOrder<T>(
   layerWorkers: Pick<LayerWorkers, 'count'>,
   count: number,
   run: (index: number, worker: number) => Promise<T>,

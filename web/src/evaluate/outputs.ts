@@ -1,5 +1,5 @@
 import { convertersFrom } from '../architectures/registry.js';
-import { type Opened, withModel } from '../convert/open.js';
+import { withModel } from '../convert/open.js';
 import type { ModelInput } from '../convert/recognize.js';
 import { languageArchitectures } from './facts.js';
 
@@ -16,27 +16,25 @@ export interface OutputsKind {
 /** Architectures that can be judged on texts. */
 export { languageArchitectures };
 
-/** The architecture of a language model, in llama.cpp's spelling, and its number of experts; undefined for other models. */
-async function architectureOf({ format, model, beside }: Opened): Promise<readonly [string, unknown] | undefined> {
-  for (const converter of convertersFrom(format.name)) {
-    const converted = await converter
-      .convert(model, beside, { missingBytes: 'keep', requantize: true })
-      .catch(() => undefined);
-    if (converted === undefined) continue;
-    const { architecture, contents } = converted;
-    return [architecture, contents?.view.metadata[`${architecture}.expert_count`]];
-  }
-  const architecture = model.metadata['general.architecture'];
-  return typeof architecture === 'string' ? [architecture, model.metadata[`${architecture}.expert_count`]] : undefined;
-}
-
 /** Finds the ways to compare the outputs of a model. Reads what plans read. @throws what `inspectModel` throws */
 export function outputsKind(input: ModelInput): Promise<OutputsKind> {
-  return withModel(input, {}, async (opened) => {
-    const runs = await opened.format.runs?.(opened.model);
+  return withModel(input, {}, async ({ format, model, beside }) => {
+    const runs = await format.runs?.(model);
     if (runs !== undefined) return { takesTexts: runs.tokens !== undefined && runs.hasLogits, takesArrays: true };
-    const [architecture, experts = 0] = (await architectureOf(opened)) ?? [];
-    const isKnown = architecture !== undefined && languageArchitectures.includes(architecture);
-    return { takesTexts: isKnown && experts === 0, takesArrays: false, architecture };
+    // Find the architecture of a language model, in llama.cpp's spelling, and its number of experts.
+    let { metadata } = model;
+    let architecture = metadata['general.architecture'];
+    for (const converter of convertersFrom(format.name)) {
+      const converting = converter.convert(model, beside, { missingBytes: 'keep', requantize: true });
+      const converted = await converting.catch(() => undefined);
+      if (converted === undefined) continue;
+      architecture = converted.architecture;
+      metadata = converted.contents?.view.metadata ?? {};
+      break;
+    }
+    if (typeof architecture !== 'string') return { takesTexts: false, takesArrays: false, architecture: undefined };
+    const experts = metadata[`${architecture}.expert_count`] ?? 0;
+    const takesTexts = languageArchitectures.includes(architecture) && experts === 0;
+    return { takesTexts, takesArrays: false, architecture };
   });
 }

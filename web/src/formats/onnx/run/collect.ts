@@ -223,7 +223,7 @@ export async function collectFromRuns(
           }
           widenRanges(ranges, names, limits);
         }
-        await run.passed({ done, count }, all, ranges);
+        await run.keep({ pass: i, done, count }, all, ranges);
         await onSample({ pass: i + 1, passes: passes.length, done, total: Math.max(count, done) });
         signal?.throwIfAborted();
       }
@@ -236,7 +236,7 @@ export async function collectFromRuns(
       await handOverMeans(sums, takeMoments);
       signal?.throwIfAborted();
     }
-    if (i + 1 < passes.length) await run.finished(count, all, ranges);
+    if (i + 1 < passes.length) await run.keep({ pass: i + 1, done: 0, count }, all, ranges);
   }
   // Values behind masks are infinite, and caches may be empty.
   const known = [...ranges].filter(([, range]) => range.every(Number.isFinite));

@@ -95,12 +95,3 @@ export function overflowsIn(made: OnnxModel, large: ReadonlyMap<string, number>)
   }
   return [...found.values()];
 }
-
-/** Words about values that float16 cannot hold. @param values at least one */
-export function overflowText(values: readonly OverflowingValue[]): string {
-  const worst = values.reduce((most, one) => (one.largest > most.largest ? one : most));
-  const list = values.slice(0, 3).map(({ value, op }) => `${value} (${op})`);
-  const more = values.length > list.length ? ', …' : '';
-  const reach = Math.round(worst.largest).toLocaleString('en');
-  return `activations reach ${reach}, which float16 cannot hold on a GPU: ${list.join(', ')}${more}`;
-}

@@ -198,27 +198,33 @@ export interface Feeds {
   readonly given: ReadonlySet<string>;
 }
 
-/** Given inputs of a model. */
-interface GivenInputs {
-  readonly arrays: ReadonlyMap<string, InputArray>;
-  /** Path of an input, for errors. */
-  readonly pathOf: (name: string) => string;
-  /** Sizes of dimensions by name or as `input.axis`. */
-  readonly dimensions: Readonly<Record<string, number>>;
-  readonly seed: number;
-  /** True if inputs that would be random must be given. */
-  readonly isStrict: boolean;
-}
-
 /** Most values of all inputs that are made up. */
 const mostMade = 2 ** 26;
 
-/** Makes the inputs of a model from arrays. @throws RangeError for invalid inputs */
+/**
+ * Makes the inputs of a model from arrays.
+ * @param dimensions sizes by name or as `input.axis`
+ * @param pathOf path of an input, for errors
+ * @param isStrict true if inputs that would be random must be given
+ * @throws RangeError for invalid inputs
+ */
 export function feedsFrom(
   { Tensor }: TypedRuntime,
   metadata: readonly InputMetadata[],
   { limits, channels }: Known,
-  { arrays, pathOf: path, dimensions, seed, isStrict }: GivenInputs,
+  {
+    arrays,
+    pathOf: path,
+    dimensions,
+    seed,
+    isStrict,
+  }: {
+    readonly arrays: ReadonlyMap<string, InputArray>;
+    readonly pathOf: (name: string) => string;
+    readonly dimensions: Readonly<Record<string, number>>;
+    readonly seed: number;
+    readonly isStrict: boolean;
+  },
 ): Feeds {
   const sizes = new Map(Object.entries(dimensions));
   // Read dimensions from the given inputs first.

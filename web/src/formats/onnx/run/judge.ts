@@ -13,7 +13,7 @@ import type {
 import type { OnnxModel } from '../file/model.js';
 import { targetNamed } from '../targets.js';
 import { backendIn, listening } from './execute.js';
-import { hasFloat16, measureRanges, overflowsIn, overflowText, tooLarge } from './float-ranges.js';
+import { hasFloat16, measureRanges, overflowsIn, tooLarge } from './float-ranges.js';
 import { feedsOf, inTypesOf, runSample } from './inputs.js';
 import { runnableOf } from './runnable.js';
 import { loadRuntime, plainValues, type RuntimeTensor, runSession, type TypedRuntime, withSession } from './runtime.js';
@@ -130,8 +130,13 @@ export async function judgeOf(
       const overflows = hasFloat16(made) ? overflowsIn(made, tooLarge(original, await rangesOf())) : [];
       signal?.throwIfAborted();
       if (overflows.length > 0) {
+        const worst = Math.max(...overflows.map(({ largest }) => largest));
+        const list = overflows.slice(0, 3).map(({ value, op }) => `${value} (${op})`);
+        const more = overflows.length > list.length ? ', …' : '';
+        const reach = Math.round(worst).toLocaleString('en');
+        const text = `activations reach ${reach}, which float16 cannot hold on a GPU: ${list.join(', ')}${more}`;
         const chosen = places.filter(({ name }) => only === undefined || name === only);
-        return chosen.map(({ name }) => ({ ...failedAs(name, '', overflowText(overflows)), overflows }));
+        return chosen.map(({ name }) => ({ ...failedAs(name, '', text), overflows }));
       }
       for (const place of places) {
         if (only === undefined || place.name === only) judged.push(...(await judgeOn(place, made, expected, signal)));

@@ -141,11 +141,6 @@ export class SampleRun {
     return index < this.#left;
   }
 
-  /** Keeps the state behind a sample, unless one was kept just before. */
-  async passed(progress: Pick<About, 'done' | 'count'>, all: readonly KeptSums[], ranges: ValueRanges): Promise<void> {
-    if (performance.now() >= this.#nextAt) await this.#save({ pass: this.#pass, ...progress }, all, ranges);
-  }
-
   /** Ends a pass. @throws the error for samples that changed */
   end(count: number): void {
     if (this.#resume === undefined) return;
@@ -153,18 +148,15 @@ export class SampleRun {
     if (count < this.#left || this.#first !== this.#digest) throw this.#resume.changed(['the data']);
   }
 
-  /** Keeps the state in front of the next pass. */
-  async finished(count: number, all: readonly KeptSums[], ranges: ValueRanges): Promise<void> {
-    this.#summed = [];
-    await this.#save({ pass: this.#pass + 1, done: 0, count }, all, ranges);
-  }
-
-  async #save(
+  /** Keeps the state in front of the next pass, or behind a sample unless one was kept just before. */
+  async keep(
     progress: Pick<About, 'pass' | 'done' | 'count'>,
     all: readonly KeptSums[],
     ranges: ValueRanges,
   ): Promise<void> {
-    if (this.#resume === undefined) return;
+    const isNext = progress.pass > this.#pass;
+    const begin = performance.now();
+    if (this.#resume === undefined || (!isNext && begin < this.#nextAt)) return;
     const limits = ranges.size === 0 ? [] : this.#ranged.flatMap((name) => ranges.get(name) ?? [0, 0]);
     const about: About = {
       ...progress,
@@ -173,10 +165,9 @@ export class SampleRun {
       digest: this.#digest,
       first: this.#first,
     };
-    const moments = this.#summed.flatMap((sums) => sums.moments ?? []);
-    const heldBack = this.#summed.flatMap((sums) => sums.heldBack ?? []);
-    const begin = performance.now();
-    const arrays = [...all.map(({ squares }) => squares), Float64Array.from(limits), ...moments, ...heldBack];
+    const summed = isNext ? [] : this.#summed;
+    const moments = [...summed.flatMap((sums) => sums.moments ?? []), ...summed.flatMap((sums) => sums.heldBack ?? [])];
+    const arrays = [...all.map(({ squares }) => squares), Float64Array.from(limits), ...moments];
     await this.#resume.save({ about, arrays });
     const end = performance.now();
     this.#nextAt = end + mostSaving * (end - begin);

@@ -16,7 +16,7 @@ import {
 } from '../file/encode.js';
 import type { OnnxModel } from '../file/model.js';
 import { graphField, intOf, nodeField, type OnnxGraph, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
-import type { Graphs, NodeInGraph, Value } from '../graph/graph.js';
+import type { Graphs, Value } from '../graph/graph.js';
 import { Edits } from '../write/edits.js';
 import { type ColumnPlace, type Parents, type ProductInputs, parentsOf } from './product-inputs.js';
 import { editedModel, lastMessage, type RunnableModel } from './runnable.js';
@@ -122,6 +122,7 @@ export class SumsGraph {
     return this.#node(graph, 'ReduceSum', [from, this.#integers(axis)], { keepdims: 0 });
   }
 
+  /** Makes a value an output of a graph. */
   #output(graph: OnnxGraph, name: string, type: number, shape: readonly number[]): void {
     this.#edits.append(lastMessage(graph), piecesField(graphField.output, valuePieces(name, type, shape)));
   }
@@ -154,27 +155,22 @@ export class SumsGraph {
   #lift(graph: OnnxGraph, name: string, combined: Combined): string {
     const parent = this.#parents.get(graph);
     if (parent === undefined) return name;
-    const up = parent.node.opType === 'If' ? this.#fromBranch : this.#fromBody;
-    const lifted = up.call(this, graph, parent, name, combined);
-    return this.#lift(parent.graph, lifted, combined);
-  }
-
-  /** Passes a value of a branch of an If on. */
-  #fromBranch(graph: OnnxGraph, { node }: NodeInGraph, name: string, combined: Combined): string {
-    const { type, shape } = combined;
+    const { node } = parent;
+    if (node.opType !== 'If') return this.#lift(parent.graph, this.#fromBody(graph, node, name, combined), combined);
+    // The other branch of an If gives 0.
     for (const { graphs } of node.attributes.values()) {
       for (const branch of graphs) {
         const given = branch === graph ? name : this.#node(branch, 'Identity', [this.#initial(combined)]);
-        this.#output(branch, given, type, shape);
+        this.#output(branch, given, combined.type, combined.shape);
       }
     }
     const output = this.#fresh();
     this.#edits.append(node.begin, [bytesPiece(textField(nodeField.output, output))]);
-    return output;
+    return this.#lift(parent.graph, output, combined);
   }
 
   /** Passes a value of the body of a Loop or a Scan on, combined over its steps. */
-  #fromBody(graph: OnnxGraph, { node }: NodeInGraph, name: string, combined: Combined): string {
+  #fromBody(graph: OnnxGraph, node: OnnxNode, name: string, combined: Combined): string {
     const { operator, type, shape } = combined;
     const isLoop = node.opType === 'Loop';
     // States: a Loop has two inputs before them and one output of the body; a Scan has other inputs behind them.
@@ -280,8 +276,8 @@ export class SumsGraph {
 
   // ------------------------------------------------------------------------------------------------------------------------ result
 
-  /** Removes the nodes that no sum needs. */
-  #removeRest(): void {
+  /** The model with its sums, without the nodes that no sum needs. Call once. */
+  finish(runnable: RunnableModel): Loadable {
     const { nodes } = this.#main;
     const producers = new Map<string, OnnxNode>();
     for (const node of nodes) for (const output of node.outputs) if (output !== '') producers.set(output, node);
@@ -296,11 +292,6 @@ export class SumsGraph {
     for (let node = open.pop(); node !== undefined; node = open.pop())
       for (const name of namesReadInside(node)) add(name);
     for (const node of nodes) if (!this.#wantedNodes.has(node)) this.#edits.replace(node.start);
-  }
-
-  /** The model with its sums. Call once. */
-  finish(runnable: RunnableModel): Loadable {
-    this.#removeRest();
     return editedModel(this.#model, this.#edits, runnable);
   }
 }
