@@ -46,6 +46,7 @@ export {
 export { type Flag, type NumberForm, numberIn, type Words } from './core/schema.js';
 export { show } from './core/show.js';
 export { languageArchitectures, type OutputsKind, outputsKind } from './evaluate/outputs.js';
+export { StateFile } from './formats/files/state-file.js';
 export type { Finding, FormatInfo, MetadataValue, Target } from './formats/format.js';
 export { towerArchitecture } from './formats/gguf/signature.js';
 export { mostShare } from './formats/held-back.js';

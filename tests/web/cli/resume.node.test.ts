@@ -30,7 +30,7 @@ const command = (folder: string, ...more: string[]) => [
   ...['m.safetensors', '--to', 'int8', '--shard-size', '600B', '-o', `${folder}/m.safetensors`, ...more],
 ];
 const shard = (number: number) => `m-0000${number}-of-00004.safetensors`;
-const journal = '.m.safetensors.resume.json';
+const journal = '.m.safetensors.resume';
 
 /** Makes a result as if the run had ended after some parts: with their files, the journal, and nothing else. */
 async function interrupted(folder: string, parts: number): Promise<void> {

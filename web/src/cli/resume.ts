@@ -4,10 +4,8 @@
  * bytes as in a single run, because it is made as a part of the work (`part`). After the last file the journal is removed. A run after that
  * knows the result by its names, sizes and times.
  */
-import { createHash } from 'node:crypto';
-import { readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { readdir, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
-import { buildId, version } from '../core/core.mjs';
 import {
   inspectModel,
   type ModelPlan,
@@ -16,19 +14,12 @@ import {
   type QuantizeModelOptions,
   type QuantizeModelResult,
   resultFiles,
-  ScalepointError,
 } from '../model.js';
+import { StateFile } from '../tooling.js';
 import { type NamedFile, takesOption } from './format-flags.js';
 
 /** A file by which a change is noticed: its name, size in bytes, and time of the last change. */
 type FileStamp = readonly [name: string, size: number, time: number];
-
-/** The facts that decide about the bytes of a result. */
-interface RunFacts {
-  readonly version: string;
-  readonly model: readonly FileStamp[];
-  readonly options: unknown;
-}
 
 /** A finished part in the journal. */
 interface PartRecord {
@@ -38,22 +29,12 @@ interface PartRecord {
   readonly contents: Readonly<Record<string, unknown>>;
 }
 
-interface Journal extends RunFacts {
+/** The parts of a result, as the journal has them. */
+interface Parts {
   /** The part that was begun last. */
   began?: number;
   readonly parts: Record<number, PartRecord>;
 }
-
-/** JSON has no infinities, which errors may be. */
-const infinite = 'scalepoint:number';
-const textOf = (value: unknown) =>
-  JSON.stringify(value, (_, item) =>
-    typeof item === 'number' && !Number.isFinite(item) ? { [infinite]: String(item) } : item,
-  );
-const restored = (text: string): unknown =>
-  JSON.parse(text, (_, item) =>
-    typeof item === 'object' && item !== null && infinite in item ? Number(item[infinite]) : item,
-  );
 
 /** The stamp of a file; undefined if it is missing. */
 async function stampOf(path: string): Promise<FileStamp | undefined> {
@@ -63,92 +44,55 @@ async function stampOf(path: string): Promise<FileStamp | undefined> {
 
 const isIndex = (name: string) => name.endsWith('.json');
 
-const isSame = (a: unknown, b: unknown) => textOf(a) === textOf(b);
-
-/** The beginning of every journal. Files of other programs lack it. */
-const journalStart = '{"version":"';
-
-/** The digest of a journal, by which changes of it are noticed. */
-const digestOf = (journal: Journal) => createHash('sha256').update(textOf(journal)).digest('hex');
-
-/** Reads a journal. @throws ScalepointError `BAD_FILE` if no run wrote it, or it was changed since */
-function journalIn(text: string, path: string, current: string): Journal {
-  const bad = (what: string) => new ScalepointError('BAD_FILE', `${JSON.stringify(path)} ${what}`, { path });
-  if (!text.startsWith(journalStart)) {
-    throw bad('is not the journal of an interrupted run: choose another output, or move this file');
-  }
-  const damaged = bad('is damaged; remove it to begin anew');
-  let found: (Journal & { digest?: unknown }) | undefined;
-  try {
-    found = restored(text) as Journal;
-  } catch {
-    throw damaged;
-  }
-  const { digest, ...journal } = found;
-  // Journals of other versions may look otherwise, and nothing of them is used.
-  if (typeof journal.version !== 'string' || (journal.version === current && digest !== digestOf(journal)))
-    throw damaged;
-  return journal;
-}
+const isSame = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b);
 
 /** The path of the journal of an output. */
 export function journalPath(output: string): string {
-  return join(dirname(output), `.${basename(output)}.resume.json`);
+  return join(dirname(output), `.${basename(output)}.resume`);
 }
 
 /** The parts of a result that are done, and those to come. */
 export class ResumableRun {
-  readonly #path: string;
-  readonly #journal: Journal;
+  readonly #state: StateFile;
+  readonly #model: readonly FileStamp[];
+  readonly #made: Parts;
   /** Number of parts. */
   readonly count: number;
   /** True if an interrupted run goes on. */
   readonly isResumed: boolean;
 
-  private constructor(path: string, journal: Journal, count: number, isResumed: boolean) {
-    this.#path = path;
-    this.#journal = journal;
+  private constructor(state: StateFile, model: readonly FileStamp[], count: number) {
+    const found = state.take()?.about as Parts | undefined;
+    this.#state = state;
+    this.#model = model;
+    this.#made = found ?? { parts: {} };
     this.count = count;
-    this.isResumed = isResumed;
+    this.isResumed = found !== undefined;
   }
 
   /**
    * Opens the journal of an output, or prepares a new one.
    * @param force begins anew where the interrupted run differs
-   * @throws ScalepointError `CHANGED` if the model, the options or the version differ from those of the interrupted run
+   * @throws ScalepointError `CHANGED` if the model, the options or the version differ from those of the interrupted run, `BAD_FILE` if no run
+   *   wrote the journal, or it was changed since
    */
   static async open(
     output: string,
     plan: ModelPlan,
-    { model, options }: Pick<RunFacts, 'model' | 'options'>,
+    { model, options }: { readonly model: readonly FileStamp[]; readonly options: unknown },
     force: boolean,
   ): Promise<ResumableRun> {
-    const path = journalPath(output);
-    const facts: RunFacts = { version: `${version} ${buildId}`, model, options };
     const files = plan.files.filter(({ name }) => !isIndex(name));
     const count = takesOption(plan.to, 'part') ? Math.max(1, files.length) : 1;
-    const journal = await readFile(path, 'utf8').then(
-      (text) => journalIn(text, path, facts.version),
-      () => undefined,
-    );
-    if (journal !== undefined) {
-      const changed = [
-        ...(isSame(journal.model, facts.model) ? [] : ['the model']),
-        ...(isSame(journal.options, facts.options) ? [] : ['the options']),
-        ...(isSame(journal.version, facts.version) ? [] : ['the version of scalepoint']),
-      ];
-      if (changed.length === 0) return new ResumableRun(path, journal, count, true);
-      if (!force) {
-        const what = `${changed.join(' and ')} changed since the interrupted run; --force begins anew`;
-        throw new ScalepointError('CHANGED', what, { path });
-      }
-    }
-    return new ResumableRun(path, { ...facts, parts: {} }, count, false);
+    const facts = { 'the model': model, 'the options': options };
+    const remedy = '--force begins anew';
+    const state = await StateFile.open({ path: journalPath(output) }, facts, { overwrite: force, remedy });
+    return new ResumableRun(state, model, count);
   }
 
   /** The record of a part whose files are in place; undefined if it is to be made. @param number from 1 */
   async done(number: number, folder: string): Promise<PartRecord | undefined> {
-    const record = this.#journal.parts[number];
+    const record = this.#made.parts[number];
     if (record === undefined) return undefined;
     for (const stamp of record.files) if (!isSame(await stampOf(join(folder, stamp[0])), stamp)) return undefined;
     return record;
@@ -156,43 +100,32 @@ export class ResumableRun {
 
   /** True if files of these names and sizes are there, and nothing that decides about them changed later. */
   async isThere(files: ModelPlan['files'], folder: string): Promise<boolean> {
-    const newest = Math.max(...this.#journal.model.map(([, , time]) => time));
+    const newest = Math.max(...this.#model.map(([, , time]) => time));
     const stamps = await Promise.all(files.map(({ name }) => stampOf(join(folder, name))));
     return stamps.every((stamp, i) => stamp !== undefined && stamp[1] === files[i]?.bytes && stamp[2] >= newest);
   }
 
   /** True if an existing file of a part was written by an interrupted run. */
   owns(number: number): boolean {
-    return this.#journal.began === number || this.#journal.parts[number] !== undefined;
+    return this.#made.began === number || this.#made.parts[number] !== undefined;
   }
 
   /** Notes that a part begins. */
   async begin(number: number): Promise<void> {
-    this.#journal.began = number;
-    await this.#save();
+    this.#made.began = number;
+    await this.#state.save({ about: this.#made, arrays: [] });
   }
 
   /** Notes that the files of a part are whole. */
   async end(number: number, paths: readonly string[], record: Omit<PartRecord, 'files'>): Promise<void> {
     const stamps = await Promise.all(paths.map(stampOf));
-    this.#journal.parts[number] = { ...record, files: stamps.flatMap((stamp) => (stamp ? [stamp] : [])) };
-    await this.#save();
+    this.#made.parts[number] = { ...record, files: stamps.flatMap((stamp) => (stamp ? [stamp] : [])) };
+    await this.#state.save({ about: this.#made, arrays: [] });
   }
 
   /** Removes the journal, once all files are there. */
   async finish(): Promise<void> {
-    await rm(this.#path, { force: true });
-  }
-
-  async #save(): Promise<void> {
-    // A run that is killed here leaves the old journal or the new one.
-    const partial = `${this.#path}.partial`;
-    try {
-      await writeFile(partial, textOf({ ...this.#journal, digest: digestOf(this.#journal) }));
-      await rename(partial, this.#path);
-    } catch (cause) {
-      throw new ScalepointError('IO', `cannot write ${JSON.stringify(this.#path)}`, { cause, path: this.#path });
-    }
+    await this.#state.remove();
   }
 }
 
@@ -237,7 +170,7 @@ export async function fileStampsOf(
   const paths = new Set([model, ...shards, ...others.map(({ path }) => path), ...around].map((path) => resolve(path)));
   const read = [...paths].filter((path) => !results.has(path)).sort();
   const stamps = await Promise.all(read.map(stampOf));
-  return stamps.flatMap((stamp) => (stamp && !stamp[0].endsWith('.resume.json') ? [stamp] : []));
+  return stamps.flatMap((stamp) => (stamp ? [stamp] : []));
 }
 
 /** The work of a run in parts. */
@@ -311,7 +244,7 @@ async function hasIndex({ output, plan }: PartWork): Promise<boolean> {
 function wholeReport({ plan, names }: PartWork, records: readonly Pick<PartRecord, 'report'>[]): ModelReport {
   const tensors = new Map(records.flatMap(({ report }) => report.tensors.map((tensor) => [tensor.name, tensor])));
   const all = [...plan.notes, ...records.flatMap(({ report }) => report.notes)];
-  const notes = new Map(all.map((note) => [textOf(note), note]));
+  const notes = new Map(all.map((note) => [JSON.stringify(note), note]));
   return {
     tensors: names.flatMap((name) => tensors.get(name) ?? []),
     totals: plan.totals,

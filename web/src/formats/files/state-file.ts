@@ -1,5 +1,5 @@
 /**
- * States from which an interrupted run goes on (Node). A state is one file, which is replaced as a whole: a header in JSON with the facts that
+ * States from which an interrupted run goes on (Node): of evaluations, of calibrations, and of results in parts. A state is one file, which is replaced as a whole: a header in JSON with the facts that
  * decide about the result, arrays of numbers, and a digest. A run that is killed leaves the last whole state. Moments of finished layers
  * go to a file beside it, whose digests the header holds.
  */
@@ -8,6 +8,7 @@ import { buildId, version } from '../../core/core.mjs';
 import { ScalepointError, typeError } from '../../core/errors.js';
 import { nodeModule, type WritableFileHandle } from '../../core/node.js';
 import { ofType } from '../../core/option-problem.js';
+import { waitingFor } from '../../core/waiting.js';
 import { type ByteSource, ioError } from './bytes.js';
 import { sha256Of } from './checksums.js';
 import { openWithin } from './open.js';
@@ -25,6 +26,14 @@ export interface SavedState {
   /** Plain data about the arrays. */
   readonly about: unknown;
   readonly arrays: readonly StateArray[];
+}
+
+/** Options of `StateFile.open`. */
+export interface StateOptions extends Partial<Omit<SinkOptions, 'overwrite'>> {
+  /** True begins anew where the interrupted run differs. */
+  readonly overwrite: boolean;
+  /** Words for the way to begin anew. @defaultValue to remove the file */
+  readonly remedy?: string;
 }
 
 /** A piece of the file of moments, by which a change of it is noticed. */
@@ -53,6 +62,17 @@ const copyBytes = 8 << 20;
 
 /** Bytes of the digest at the end of a state: that of the digests of the header and of `copyBytes` of an array each. */
 const sealBytes = 32;
+
+/** JSON has no infinities, and no NaN. */
+const numberKey = 'scalepoint:number';
+const jsonOf = (value: unknown) =>
+  JSON.stringify(value, (_, item) =>
+    typeof item === 'number' && !Number.isFinite(item) ? { [numberKey]: String(item) } : item,
+  );
+const parseJson = (text: string): unknown =>
+  JSON.parse(text, (_, item) =>
+    typeof item === 'object' && item !== null && numberKey in item ? Number(item[numberKey]) : item,
+  );
 
 const paddedTo8 = (bytes: number) => Math.ceil(bytes / 8) * 8;
 
@@ -91,6 +111,7 @@ export class StateFile {
   readonly #path: string;
   readonly #facts: StateFacts;
   readonly #options: SinkOptions;
+  readonly #remedy: string;
   /** The state that an interrupted run left, until it is taken. */
   #found: SavedState | undefined;
   #moments: WritableFileHandle | undefined;
@@ -102,12 +123,13 @@ export class StateFile {
   private constructor(
     path: string,
     facts: StateFacts,
-    options: SinkOptions,
+    { remedy, ...options }: StateOptions,
     before: Pick<Awaited<ReturnType<typeof readState>>, 'found' | 'moments'>,
   ) {
     this.#path = path;
     this.#facts = facts;
-    this.#options = { ...options, overwrite: true };
+    this.#options = { waiting: waitingFor(undefined), inputs: [], ...options, overwrite: true };
+    this.#remedy = remedy ?? `remove ${JSON.stringify(path)} to begin anew`;
     this.#found = before.found;
     for (const piece of before.found === undefined ? [] : before.moments) this.#pieces.set(piece[0], piece);
     this.#hasMoments = before.moments.length > 0;
@@ -116,14 +138,13 @@ export class StateFile {
   /**
    * Opens a state, or prepares a new one.
    * @param place its path, or the output beside which it lies, as `.NAME.resume`
-   * @param options with `overwrite`, it begins anew where the interrupted run differs
    * @throws RangeError if a file of the state is an input; ScalepointError `CHANGED` if facts or the version differ, `BAD_FILE` for damaged
    *   files
    */
   static async open(
     place: { readonly path: string | URL } | { readonly beside: string | URL },
     facts: StateFacts,
-    options: SinkOptions,
+    options: StateOptions,
   ): Promise<StateFile> {
     const { fs, paths, urls } = nodeFileModules();
     const given = 'path' in place ? place.path : place.beside;
@@ -133,12 +154,13 @@ export class StateFile {
       () => true,
       () => false,
     );
-    await checkNoInput(path, options);
+    const { waiting = waitingFor(undefined), inputs = [] } = options;
+    await checkNoInput(path, { ...options, inputs });
     if (!exists) return new StateFile(path, facts, options, { found: undefined, moments: [] });
-    const source = await openWithin(options.waiting, path);
+    const source = await openWithin(waiting, path);
     try {
       const before = await readState(source, path);
-      const isSame = (key: string) => JSON.stringify(before.facts[key]) === JSON.stringify(facts[key]);
+      const isSame = (key: string) => jsonOf(before.facts[key]) === jsonOf(facts[key]);
       const changed = Object.keys(facts).filter((key) => !isSame(key));
       if (before.found === undefined) changed.push('the version of scalepoint');
       if (changed.length === 0) return new StateFile(path, facts, options, before);
@@ -152,7 +174,7 @@ export class StateFile {
 
   /** The error for a state of another run. @param facts those that differ */
   changed(facts: readonly string[]): ScalepointError {
-    const text = `${facts.join(' and ')} changed since the interrupted run; remove ${JSON.stringify(this.#path)} to begin anew`;
+    const text = `${facts.join(' and ')} changed since the interrupted run; ${this.#remedy}`;
     return new ScalepointError('CHANGED', text, { path: this.#path });
   }
 
@@ -177,7 +199,7 @@ export class StateFile {
       arrays: arrays.map((array) => ({ bytes: array.BYTES_PER_ELEMENT as 4 | 8, length: array.length })),
       moments: [...this.#pieces.values()],
     };
-    const text = new TextEncoder().encode(JSON.stringify(header));
+    const text = new TextEncoder().encode(jsonOf(header));
     const start = new Uint8Array(8 + paddedTo8(text.length)).fill(0x20);
     new DataView(start.buffer).setBigUint64(0, BigInt(start.length - 8), true);
     start.set(text, 8);
@@ -287,7 +309,7 @@ async function readState(
   const start = await source.read(0, 8 + length);
   let header: Partial<Header> | null;
   try {
-    header = JSON.parse(new TextDecoder().decode(start.subarray(8))) as Partial<Header> | null;
+    header = parseJson(new TextDecoder().decode(start.subarray(8))) as Partial<Header> | null;
   } catch {
     throw damagedState(path);
   }
