@@ -26,20 +26,21 @@ it('is an error that names the file, whatever was changed', async () => {
   await run.begin(1);
   await writeFile(output, 'result');
   await run.end(1, [output], { report: { tensors: [] } as never, contents: { config: { x: [1, Number.NaN] } } });
-  const text = await readFile(path, 'utf8');
+  const state = await readFile(path);
   const again = await open();
   expect(again.isResumed).toBe(true);
   const whole = await again.done(1, folder);
   expect(whole).toMatchObject({ contents: { config: { x: [1, Number.NaN] } } });
 
   const damaged = fc.oneof(
-    fc.record({ at: fc.nat(text.length - 1), by: fc.integer({ min: 1, max: 127 }) }),
-    fc.record({ end: fc.nat(text.length - 1) }),
+    fc.record({ at: fc.nat(state.length - 1), by: fc.integer({ min: 1, max: 127 }) }),
+    fc.record({ end: fc.nat(state.length - 1) }),
     fc.constantFrom('null', '{}', '[]', '{"parts":null}', '', 'notes of somebody').map((all) => ({ all })),
   );
   await fc.assert(
     fc.asyncProperty(damaged, async (one) => {
-      const bytes = Buffer.from('all' in one ? one.all : 'end' in one ? text.slice(0, one.end) : text);
+      const bytes =
+        'all' in one ? Buffer.from(one.all) : Buffer.from('end' in one ? state.subarray(0, one.end) : state);
       if ('by' in one) bytes[one.at] = (bytes[one.at] as number) ^ one.by;
       await writeFile(path, bytes);
       const error: unknown = await open().catch((reason: unknown) => reason);

@@ -213,8 +213,8 @@ describe('--resume', () => {
   it('says which journal is damaged', async () => {
     await putFour();
     await interrupted('b', 1);
-    const text = await readFile(path('b', journal), 'utf8');
-    await writeFile(path('b', journal), text.slice(0, -1));
+    const state = await readFile(path('b', journal));
+    await writeFile(path('b', journal), state.subarray(0, -1));
     const { code, stderr } = await run(command('b', '--resume'));
     expect([code, stderr]).toEqual([1, expect.stringContaining(`"b/${journal}" is damaged; remove it to begin anew`)]);
   });

@@ -6,14 +6,14 @@ import { uniform } from '../core/uniform.js';
 import { sha256Of } from '../formats/files/checksums.js';
 import { type SavedState, stampFiles } from '../formats/files/state-file.js';
 import { isHeldBack, tooFewToHoldBack } from '../formats/held-back.js';
-import { type MomentsFile, momentsEnd } from '../formats/statistics.js';
+import { momentsEnd } from '../formats/statistics.js';
 import { beginTexts, statesOf } from './evaluate.js';
 import type { InputWatcher, RunnableLanguage } from './forward.js';
 import { withLanguage } from './language.js';
 import type { LayerWorkers } from './layer-workers.js';
 import { MomentsLayout } from './moments-file.js';
-import { type InputSums, type OutputOptions, withOutputFiles, writeImportance } from './statistics-output.js';
-import { chunkedTokens, type LanguageData, progressReporter, type TextOptions, type TokenProgress } from './texts.js';
+import { type CalibrationOptions, type InputSums, withOutputFiles, writeImportance } from './statistics-output.js';
+import { chunkedTokens, type LanguageData, progressReporter, type TokenProgress } from './texts.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ moments
 
@@ -199,29 +199,6 @@ async function collectFromTexts(
 
 // -------------------------------------------------------------------------------------------------------------------- calibration
 
-/** Options of `calibrateModel`, checked. */
-interface LanguageStatisticsOptions extends TextOptions, OutputOptions {
-  readonly moments: boolean;
-  /** The share of chunks that is held back from moments. */
-  readonly heldBack: number;
-  /** True if the caller gave it. */
-  readonly isShareGiven: boolean;
-  /** The share of random tokens. */
-  readonly mix: number;
-  readonly signal?: AbortSignal | undefined;
-}
-
-/** Statistics, as `calibrateModel` gives them. */
-interface LanguageStatistics extends Omit<MomentsFile, 'path'> {
-  readonly notes: readonly Note[];
-  readonly tokens: number;
-  readonly mixedTokens: number;
-  readonly chunks: number;
-  readonly heldBackChunks?: number | undefined;
-  readonly weights: readonly string[];
-  readonly moments?: MomentsFile | undefined;
-}
-
 /**
  * Puts what is held back of the data and of random tokens last, where a shorter chunk of the data stands already. With fewer than two whole
  * chunks of data, nothing is held back.
@@ -247,12 +224,21 @@ function heldBackLast(ids: Uint32Array<ArrayBuffer>, mixed: Uint32Array, size: n
  */
 const leastSeen = 0.05;
 
-/** Collects statistics of a language model. See `calibrateModel`. */
+/** Collects statistics of a language model. See `calibrateModel`. @param mix the share of random tokens */
 export async function calibrateLanguage(
   opened: Opened,
   data: LanguageData,
-  { output, overwrite, resume, moments, heldBack, isShareGiven, mix, ...own }: LanguageStatisticsOptions,
-): Promise<LanguageStatistics> {
+  {
+    output,
+    overwrite,
+    resume,
+    moments,
+    heldBack,
+    isShareGiven,
+    mix,
+    ...own
+  }: CalibrationOptions & { readonly mix: number },
+) {
   const outputs = { output, overwrite, resume, signal: own.signal };
   return withOutputFiles(opened, outputs, moments ? [momentsEnd] : [], ({ main, beside, openState }) =>
     withLanguage(opened, own, async (language) => {

@@ -9,33 +9,16 @@ import type { ByteSink } from '../formats/files/sinks.js';
 import { stampFiles } from '../formats/files/state-file.js';
 import { tooFewToHoldBack } from '../formats/held-back.js';
 import { rangesFile } from '../formats/ranges-file.js';
-import type { CollectHooks, ModelRuns, ModelSamples, RunOptions, UnreachedWeight } from '../formats/run.js';
-import { type MomentsFile, momentsEnd, rangesEnd } from '../formats/statistics.js';
+import type { CollectHooks, ModelRuns, ModelSamples, RunOptions } from '../formats/run.js';
+import { momentsEnd, rangesEnd } from '../formats/statistics.js';
 import { MomentsLayout } from './moments-file.js';
-import { type OutputOptions, withOutputFiles, writeImportance } from './statistics-output.js';
-import { type LanguageData, progressReporter, samplesFrom, type TextOptions } from './texts.js';
+import { type CalibrationOptions, withOutputFiles, writeImportance } from './statistics-output.js';
+import { type LanguageData, progressReporter, samplesFrom } from './texts.js';
 
 /** Options of `calibrateModel`, checked. */
-interface RunsOptions extends TextOptions, OutputOptions {
-  readonly moments: boolean;
-  /** The share of samples that is held back from moments. */
-  readonly heldBack: number;
-  /** True if the caller gave it. */
-  readonly isShareGiven: boolean;
+interface RunsOptions extends CalibrationOptions {
   readonly ranges: boolean;
   readonly run: Pick<RunOptions, 'runtime' | 'dimensions'>;
-  readonly signal?: AbortSignal | undefined;
-}
-
-/** Statistics, as `calibrateModel` gives them. */
-interface RunStatistics extends Omit<MomentsFile, 'path'> {
-  readonly tokens: number;
-  readonly chunks: number;
-  readonly heldBackChunks?: number | undefined;
-  readonly weights: readonly string[];
-  readonly unreached: readonly UnreachedWeight[];
-  readonly moments?: MomentsFile | undefined;
-  readonly ranges?: MomentsFile | undefined;
 }
 
 /** The files of samples; undefined for samples that come one after the other. */
@@ -55,7 +38,7 @@ export async function calibrateRuns(
   runs: ModelRuns,
   data: LanguageData | ModelSamples,
   { output, overwrite, resume, moments, heldBack, isShareGiven, ranges, run, ...others }: RunsOptions,
-): Promise<RunStatistics> {
+) {
   const { signal } = others;
   // Note the files of samples among the inputs, before an output is opened.
   const noting = waitingFor(signal);

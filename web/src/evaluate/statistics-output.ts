@@ -13,6 +13,7 @@ import {
 import { type StateFacts, StateFile } from '../formats/files/state-file.js';
 import { importanceFile } from '../formats/gguf/importance-matrix.js';
 import type { MomentsFile } from '../formats/statistics.js';
+import type { TextOptions } from './texts.js';
 
 /** A file to be written: to a place, or to memory once its size is known. */
 export class StatisticsFile {
@@ -54,13 +55,17 @@ export class StatisticsFile {
   }
 }
 
-/** Options of the outputs. */
-export interface OutputOptions {
+/** Options of `calibrateModel`, checked. */
+export interface CalibrationOptions extends TextOptions {
   readonly output: ModelOutput | undefined;
   readonly overwrite: boolean;
-  readonly signal?: AbortSignal | undefined;
   /** True goes on behind an interrupted run. Then the output is a path. */
   readonly resume: boolean;
+  readonly moments: boolean;
+  /** The share of chunks or samples that is held back from moments. */
+  readonly heldBack: number;
+  /** True if the caller gave it. */
+  readonly isShareGiven: boolean;
 }
 
 /** The files of a run, and what ends with them. */
@@ -80,7 +85,7 @@ export interface OpenOutputs {
  */
 export async function withOutputFiles<T>(
   { inputs }: Opened,
-  { output, overwrite, signal, resume }: OutputOptions,
+  { output, overwrite, signal, resume }: Pick<CalibrationOptions, 'output' | 'overwrite' | 'signal' | 'resume'>,
   ends: readonly string[],
   use: (outputs: OpenOutputs) => Promise<T>,
 ): Promise<T> {

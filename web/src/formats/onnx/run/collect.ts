@@ -3,7 +3,14 @@ import { rangeError, ScalepointError } from '../../../core/errors.js';
 import { mention } from '../../../core/option-problem.js';
 import { quoted } from '../../files/bytes.js';
 import { isHeldBack } from '../../held-back.js';
-import type { CollectedSums, CollectHooks, CollectRunsOptions, ModelSamples, SummedInputs } from '../../run.js';
+import type {
+  CollectedSums,
+  CollectHooks,
+  CollectRunsOptions,
+  ModelSamples,
+  RunTensor,
+  SummedInputs,
+} from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
 import { rangedValues } from '../graph/activations.js';
 import { Graphs } from '../graph/graph.js';
@@ -12,7 +19,7 @@ import { runSample } from './inputs.js';
 import { findInputs, type JointInputs, reasonFor } from './product-inputs.js';
 import { type KeptSums, SampleRun } from './resume.js';
 import { runnableOf } from './runnable.js';
-import { loadRuntime, type RuntimeTensor, withSession } from './runtime.js';
+import { loadRuntime, withSession } from './runtime.js';
 import { samplesOf } from './samples.js';
 import { type SumOutputs, SumsGraph, type ValueRanges, widenRanges } from './sums-graph.js';
 
@@ -71,7 +78,7 @@ interface Wanted {
 /** Adds the model's sums for a sample. @throws ScalepointError `NON_FINITE` naming the first weight */
 function addResults(
   wanted: readonly Wanted[],
-  results: ReadonlyMap<string, RuntimeTensor>,
+  results: ReadonlyMap<string, RunTensor>,
   { isFirst, isHeld, path }: { readonly isFirst: boolean; readonly isHeld: boolean; readonly path: string },
 ): void {
   const floatsOf = (name: string) => results.get(name)?.data as Float32Array;
@@ -212,7 +219,7 @@ export async function collectFromRuns(
         signal?.throwIfAborted();
         addResults(wanted, outputs, { isFirst, isHeld: wantsMoments && isHeldBack(done - 1, share), path });
         if (rangesOutput !== undefined) {
-          const limits = outputs.get(rangesOutput) as RuntimeTensor;
+          const limits = outputs.get(rangesOutput) as RunTensor;
           // Without elements, the least is Infinity.
           const isWide = (at: number) =>
             !(Number(limits.data[at]) > -Infinity && Number(limits.data[names.length + at]) < Infinity);

@@ -12,15 +12,7 @@ import type {
   RunTensor,
   RunTimes,
 } from '../../run.js';
-import {
-  quiet,
-  type RuntimeTensor,
-  runtimeName,
-  runtimeTensors,
-  runtimeText,
-  type Session,
-  type TypedRuntime,
-} from './runtime.js';
+import { quiet, runtimeName, runtimeTensors, runtimeText, type Session, type TypedRuntime } from './runtime.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ adapter
 
@@ -93,12 +85,12 @@ interface NodeEvent {
  */
 async function profiled(
   create: () => Promise<Session>,
-  feeds: Record<string, RuntimeTensor>,
+  feeds: Record<string, RunTensor>,
 ): Promise<GpuPlacement | undefined> {
   const lines: string[] = [];
   const session = await create();
   try {
-    await session.run(feeds, quiet);
+    await session.run(feeds, session.outputNames, quiet);
     sink = (line) => lines.push(line);
     session.endProfiling?.();
   } finally {
@@ -214,12 +206,12 @@ export async function execute(
   }
   try {
     // Copies outlive the session.
-    const outputsFor = async (values: Record<string, RuntimeTensor>) => {
-      const results = await session.run(values, quiet);
+    const outputsFor = async (values: Record<string, RunTensor>) => {
+      const results = await session.run(values, session.outputNames, quiet);
       return () =>
         Object.fromEntries(
           session.outputNames.map((output): [string, RunTensor] => {
-            const { type, dims, data } = results[output] as RuntimeTensor;
+            const { type, dims, data } = results[output] as RunTensor;
             return [output, { type, dims: [...dims], data: (data as Uint8Array | string[]).slice() }];
           }),
         );
@@ -232,7 +224,7 @@ export async function execute(
     const more: Record<string, RunTensor>[] = [];
     for (const one of others) more.push((await outputsFor(runtimeTensors(runtime, one)))());
     if (!measures) return { ...about, kind: 'ran', outputs, ...(more.length > 0 && { more }) };
-    const times = { firstSeconds, ...(await timed(() => session.run(feeds, quiet))) };
+    const times = { firstSeconds, ...(await timed(() => session.run(feeds, session.outputNames, quiet))) };
     if (backend !== 'webgpu') return { ...about, kind: 'ran', outputs, times };
     // A runtime that cannot profile gives no placement.
     const placement = await profiled(() => create({ enableProfiling: true }), feeds).catch(() => undefined);

@@ -1,5 +1,5 @@
 /** Measures values of a model in float32, and finds those that a result has in float16, which cannot hold them. */
-import type { BackendJob, OverflowingValue } from '../../run.js';
+import type { BackendJob, OverflowingValue, RunTensor } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
 import { intOf, onnxTypeNumber } from '../file/proto.js';
 import { measuredBeyond } from '../graph/beyond-half.js';
@@ -7,7 +7,7 @@ import { Constants } from '../graph/constants.js';
 import { Graphs } from '../graph/graph.js';
 import { Types } from '../graph/types.js';
 import type { RunnableModel } from './runnable.js';
-import { type RuntimeTensor, runSession, runtimeTensors, type TypedRuntime, withSession } from './runtime.js';
+import { runSession, runtimeTensors, type TypedRuntime, withSession } from './runtime.js';
 import { SumsGraph, type ValueRanges, widenRanges } from './sums-graph.js';
 
 /** The largest number of float16. */
@@ -55,7 +55,7 @@ export async function measureRanges(
   await withSession(runtime, graph.finish(runnable), { label }, async (session) => {
     for (const feeds of samples) {
       const results = await runSession(session, runtimeTensors(runtime, feeds), label);
-      widenRanges(ranges, names, results.get(output) as RuntimeTensor);
+      widenRanges(ranges, names, results.get(output) as RunTensor);
     }
   });
   return new Map([...ranges].filter(([, range]) => range.every(Number.isFinite)));

@@ -6,11 +6,11 @@ import { uniform } from '../../../core/uniform.js';
 import { fromHalf } from '../../codecs/floats-in.js';
 import { type FileInput, quoted } from '../../files/bytes.js';
 import type { ReadOptionFile } from '../../format.js';
-import type { BackendJob, InputArray, InputOptions } from '../../run.js';
+import type { BackendJob, InputArray, InputOptions, RunTensor } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
 import { onnxTypeNumber } from '../file/proto.js';
 import { type NumpyArray, readNumpyArrays } from './npz.js';
-import { type InputMetadata, type RuntimeTensor, runSession, type Session, type TypedRuntime } from './runtime.js';
+import { type InputMetadata, runSession, type Session, type TypedRuntime } from './runtime.js';
 import { runtimeNumbers } from './values.js';
 
 // ------------------------------------------------------------------------------------------------------------------------- given
@@ -191,7 +191,7 @@ export interface Known {
 
 /** Inputs of a model. */
 export interface Feeds {
-  readonly values: Record<string, RuntimeTensor>;
+  readonly values: Record<string, RunTensor>;
   /** Sizes of dimensions that neither the options nor the model state, by name or as `input.axis`. */
   readonly guessed: ReadonlyMap<string, number>;
   /** Names of the inputs that the options give. */
@@ -236,7 +236,7 @@ export function feedsFrom(
   }
   const guessed = new Map<string, number>();
   let made = 0;
-  const values: Record<string, RuntimeTensor> = {};
+  const values: Record<string, RunTensor> = {};
   for (const [i, input] of metadata.entries()) {
     const { name, type, isTensor } = input;
     if (!isTensor) throw rangeError(path(name), ofType('tensor'), type);

@@ -16,7 +16,7 @@ import { backendIn, listening } from './execute.js';
 import { hasFloat16, measureRanges, overflowsIn, tooLarge } from './float-ranges.js';
 import { feedsOf, inTypesOf, runSample } from './inputs.js';
 import { runnableOf } from './runnable.js';
-import { loadRuntime, plainValues, type RuntimeTensor, runSession, type TypedRuntime, withSession } from './runtime.js';
+import { loadRuntime, plainValues, runSession, type TypedRuntime, withSession } from './runtime.js';
 import { samplesOf } from './samples.js';
 import { ComparedSamples } from './values.js';
 
@@ -39,7 +39,7 @@ async function expectedOutputs(
   const known = await runnableOf(original);
   signal?.throwIfAborted();
   const expected: Expected[] = [];
-  const keep = (feeds: Readonly<Record<string, RuntimeTensor>>, outputs: ReadonlyMap<string, RuntimeTensor>) => {
+  const keep = (feeds: Readonly<Record<string, RunTensor>>, outputs: ReadonlyMap<string, RunTensor>) => {
     const values = new Map(Object.entries(plainValues(outputs)));
     expected.push({ feeds: plainValues(Object.entries(feeds)), outputs: values });
     signal?.throwIfAborted();

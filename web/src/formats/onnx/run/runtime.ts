@@ -2,14 +2,7 @@
 import { ScalepointError } from '../../../core/errors.js';
 import { nodeModule } from '../../../core/node.js';
 import type { Hint } from '../../../core/option-problem.js';
-import type { BackendJob, Runtime } from '../../run.js';
-
-/** An input or output value of a model. */
-export interface RuntimeTensor {
-  readonly type: string;
-  readonly dims: readonly number[];
-  readonly data: ArrayLike<number | bigint | string>;
-}
+import type { BackendJob, RunTensor, Runtime } from '../../run.js';
 
 /** Description of an input by a session. */
 export interface InputMetadata {
@@ -24,14 +17,10 @@ export interface Session {
   readonly inputMetadata: readonly InputMetadata[];
   readonly outputNames: readonly string[];
   run(
-    feeds: Readonly<Record<string, RuntimeTensor>>,
-    options: { readonly logSeverityLevel: 4 },
-  ): Promise<Readonly<Record<string, RuntimeTensor>>>;
-  run(
-    feeds: Readonly<Record<string, RuntimeTensor>>,
+    feeds: Readonly<Record<string, RunTensor>>,
     outputs: readonly string[],
     options: { readonly logSeverityLevel: 4 },
-  ): Promise<Readonly<Record<string, RuntimeTensor>>>;
+  ): Promise<Readonly<Record<string, RunTensor>>>;
   /** Prints the profile of a session that was made with one. */
   endProfiling?(): void;
   release(): Promise<void>;
@@ -40,7 +29,7 @@ export interface Session {
 /** `Runtime` with the used types. */
 export interface TypedRuntime {
   readonly InferenceSession: { create(model: Uint8Array, options?: object): Promise<Session> };
-  readonly Tensor: new (type: string, data: unknown, dims: readonly number[]) => RuntimeTensor;
+  readonly Tensor: new (type: string, data: unknown, dims: readonly number[]) => RunTensor;
   readonly env?: {
     logLevel?: string;
     readonly wasm?: { numThreads?: number };
@@ -70,10 +59,7 @@ export async function loadRuntime(given: Runtime | undefined): Promise<TypedRunt
 }
 
 /** A model in the runtime's form. */
-export interface Loadable {
-  readonly bytes: Uint8Array;
-  readonly externalData: readonly { readonly path: string; readonly data: Uint8Array }[];
-}
+export type Loadable = BackendJob['model'];
 
 /** Logs nothing: the error has the message. */
 export const quiet = { logSeverityLevel: 4 } as const;
@@ -108,10 +94,10 @@ interface RunHints {
 /** Runs a session. @param label names the model in errors. @throws ScalepointError `RUNTIME` */
 export async function runSession(
   session: Session,
-  feeds: Readonly<Record<string, RuntimeTensor>>,
+  feeds: Readonly<Record<string, RunTensor>>,
   label: string,
   { names = session.outputNames, ...hints }: RunHints & { readonly names?: readonly string[] } = {},
-): Promise<ReadonlyMap<string, RuntimeTensor>> {
+): Promise<ReadonlyMap<string, RunTensor>> {
   try {
     const results = await session.run(feeds, names, quiet);
     return new Map(names.flatMap((name) => (results[name] ? [[name, results[name]] as const] : [])));
@@ -133,12 +119,12 @@ export const runtimeText = (cause: unknown) =>
   (cause instanceof Error ? cause.message : String(cause)).trim().slice(0, 500);
 
 /** Values as plain data, which outlive a session that keeps their elements, and can be sent elsewhere. */
-export function plainValues(values: Iterable<readonly [string, RuntimeTensor]>): BackendJob['feeds'] {
+export function plainValues(values: Iterable<readonly [string, RunTensor]>): BackendJob['feeds'] {
   return Object.fromEntries([...values].map(([name, { type, dims, data }]) => [name, { type, dims: [...dims], data }]));
 }
 
 /** Plain values in the form of a runtime. */
-export function runtimeTensors({ Tensor }: TypedRuntime, values: BackendJob['feeds']): Record<string, RuntimeTensor> {
+export function runtimeTensors({ Tensor }: TypedRuntime, values: BackendJob['feeds']): Record<string, RunTensor> {
   const tensors = Object.entries(values).map(([name, { type, data, dims }]) => [name, new Tensor(type, data, dims)]);
   return Object.fromEntries(tensors);
 }

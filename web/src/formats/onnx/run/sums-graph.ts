@@ -3,6 +3,7 @@
  * activation that counts. Sums in subgraphs are passed on: a Loop and a Scan carry them from step to step, and an If whose other branch runs
  * gives 0.
  */
+import type { RunTensor } from '../../run.js';
 import {
   bytesPiece,
   int64Piece,
@@ -20,7 +21,7 @@ import type { Graphs, Value } from '../graph/graph.js';
 import { Edits } from '../write/edits.js';
 import { type ColumnPlace, type Parents, type ProductInputs, parentsOf } from './product-inputs.js';
 import { editedModel, lastMessage, type RunnableModel } from './runnable.js';
-import type { Loadable, RuntimeTensor } from './runtime.js';
+import type { Loadable } from './runtime.js';
 
 const [float, int64] = [onnxTypeNumber('F32'), onnxTypeNumber('I64')];
 
@@ -300,11 +301,7 @@ export class SumsGraph {
 export type ValueRanges = Map<string, readonly [least: number, largest: number]>;
 
 /** Widens ranges by those that a model gives. @param names as `addRanges` got them */
-export function widenRanges(
-  ranges: ValueRanges,
-  names: readonly string[],
-  { data }: Pick<RuntimeTensor, 'data'>,
-): void {
+export function widenRanges(ranges: ValueRanges, names: readonly string[], { data }: Pick<RunTensor, 'data'>): void {
   for (const [i, name] of names.entries()) {
     const [least, largest] = [data[i] as number, data[names.length + i] as number];
     const [low, high] = ranges.get(name) ?? [least, largest];
