@@ -42,51 +42,6 @@ export function checkAdapters(lora: unknown): void {
 
 const loadAdapters = () => import('../formats/on-demand.js');
 
-/** An adapter whose tensors lie in files behind those of the model. */
-function behind(adapter: Adapter, files: number): Adapter {
-  const moved = (tensor: SourceTensor): SourceTensor => ({ ...tensor, file: tensor.file + files });
-  const layers = adapter.layers.map((layer) => ({
-    ...layer,
-    down: moved(layer.down),
-    up: moved(layer.up),
-    middle: layer.middle && moved(layer.middle),
-  }));
-  return { ...adapter, layers };
-}
-
-/** Hands the files of an adapter to `use` as an open model with its adapter, and closes them. */
-function withAdapter<T>(
-  { file, strength = 1 }: LoraAdapter,
-  notes: InputNotes,
-  options: OpenOptions,
-  use: (opened: OpenModel, adapter: Adapter) => Promise<T>,
-): Promise<T> {
-  const { option } = notes;
-  let isOpen = false;
-  const opening = withFiles(file, { ...options, notes }, async (given, waiting) => {
-    const { format: signature, model: files, first, beside } = await recognize(given);
-    const name = first.source.name?.split(/[\\/]/).pop() ?? option;
-    const format = formatNamed(signature.name);
-    if (format.takesAdapters !== true) {
-      const message = `adapter ${quoted(name)}: it is ${format.label}; adapters are safetensors or files of PyTorch`;
-      throw new ScalepointError('UNKNOWN_FORMAT', message);
-    }
-    const opened = await format.open(files, (input) => openInput(waiting, input, notes));
-    try {
-      const folder = besideOf(first, beside, waiting, notes);
-      const { readAdapter } = await loadAdapters();
-      const adapter = await readAdapter(opened, name, strength, (path) => folder.file(path));
-      isOpen = true;
-      return await use(opened, adapter);
-    } finally {
-      await opened.close?.();
-    }
-  });
-  return opening.catch((error) => {
-    throw isOpen ? error : asOption(`${option}.file`, error);
-  });
-}
-
 /**
  * Opens adapters one after the other, adds them to the model, and calls `use` while all of them are open.
  * @throws RangeError for models of formats without adapters; ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`
@@ -101,22 +56,53 @@ export async function withAdapters<T>(
     const takers = formats().flatMap(({ takesAdapters, label }) => (takesAdapters ? [label] : []));
     throw rangeError('lora', { kind: 'onlyFor', files: `models in ${takers.join(' or ')}` });
   }
-  const next = async (index: number, read: readonly Adapter[]): Promise<T> => {
-    const adapter = lora[index];
-    if (adapter === undefined) {
+  const adapters: Adapter[] = [];
+  const openNext = async (index: number): Promise<T> => {
+    const next = lora[index];
+    if (next === undefined) {
       const { adapterNote, mergeAdapters } = await loadAdapters();
-      const adapters: ModelAdapters = {
-        note: adapterNote(read),
-        merge: (tensors, codedFloats) => mergeAdapters(tensors, read, codedFloats),
+      const merged: ModelAdapters = {
+        note: adapterNote(adapters),
+        merge: (tensors, codedFloats) => mergeAdapters(tensors, adapters, codedFloats),
       };
-      Object.assign(model, { adapters });
+      Object.assign(model, { adapters: merged });
       return use();
     }
-    return withAdapter(adapter, { inputs, option: `lora[${index}]` }, options, (opened, found) => {
-      const placed = behind(found, model.files.length);
-      Object.assign(model, { files: [...model.files, ...opened.files] });
-      return next(index + 1, [...read, placed]);
+    const option = `lora[${index}]`;
+    const notes = { inputs, option };
+    let isOpen = false;
+    const opening = withFiles(next.file, { ...options, notes }, async (given, waiting) => {
+      const { format: signature, model: files, first, beside } = await recognize(given);
+      const name = first.source.name?.split(/[\\/]/).pop() ?? option;
+      const formatOfAdapter = formatNamed(signature.name);
+      if (formatOfAdapter.takesAdapters !== true) {
+        const { label } = formatOfAdapter;
+        const message = `adapter ${quoted(name)}: it is ${label}; adapters are safetensors or files of PyTorch`;
+        throw new ScalepointError('UNKNOWN_FORMAT', message);
+      }
+      const opened = await formatOfAdapter.open(files, (input) => openInput(waiting, input, notes));
+      try {
+        const folder = besideOf(first, beside, waiting, notes);
+        const { readAdapter } = await loadAdapters();
+        const adapter = await readAdapter(opened, name, next.strength ?? 1, (path) => folder.file(path));
+        isOpen = true;
+        // Its tensors lie in files behind those of the model.
+        const { length } = model.files;
+        const moved = (tensor: SourceTensor): SourceTensor => ({ ...tensor, file: tensor.file + length });
+        const layers = adapter.layers.map((layer) => {
+          const { down, up, middle } = layer;
+          return { ...layer, down: moved(down), up: moved(up), middle: middle && moved(middle) };
+        });
+        adapters.push({ ...adapter, layers });
+        Object.assign(model, { files: [...model.files, ...opened.files] });
+        return await openNext(index + 1);
+      } finally {
+        await opened.close?.();
+      }
+    });
+    return opening.catch((error) => {
+      throw isOpen ? error : asOption(`${option}.file`, error);
     });
   };
-  return next(0, []);
+  return openNext(0);
 }

@@ -64,25 +64,20 @@ const mostNames = 10;
 const mostNamesOfEach = 3;
 
 /** The targets of a format in an error, the likeliest first. */
-function targetsOf({ targets, label }: Format, most = mostNames): Expected {
+function expectedTarget({ targets, label }: Format, most = mostNames): Expected {
   const rank = ({ preset, isUsual }: Target) => (preset !== undefined ? 0 : isUsual ? 1 : 2);
   const examples = [...targets].sort((a, b) => rank(a) - rank(b)).map(({ name }) => name);
   return { kind: 'text', form: `a target of ${label}`, examples: examples.slice(0, most) };
-}
-
-/** The integer of a format with at least as many bits as another one: int8 for int5. */
-function widerInteger(to: unknown, names: readonly string[]): string | undefined {
-  if (typeof to !== 'string') return undefined;
-  const bits = (name: string) => Number(/^u?int(\d+)$/.exec(name)?.[1] ?? NaN);
-  const wider = names.filter((name) => bits(name) >= bits(to)).sort((a, b) => bits(a) - bits(b));
-  return wider[0];
 }
 
 /** The nearest target of each format, with the formats where there are several. */
 function nearTarget(to: unknown, owners: readonly Format[]): Hint | undefined {
   const found = owners.flatMap(({ targets, label }) => {
     const names = targets.map(({ name }) => name);
-    const near = didYouMean(to, names).names[0] ?? widerInteger(to, names);
+    // Without a similar name, take the integer with at least as many bits: int8 for int5.
+    const bits = (name: unknown) => Number(/^u?int(\d+)$/.exec(String(name))?.[1] ?? NaN);
+    const wider = names.filter((name) => bits(name) >= bits(to)).sort((a, b) => bits(a) - bits(b));
+    const near = didYouMean(to, names).names[0] ?? wider[0];
     return near === undefined ? [] : [{ near, label }];
   });
   const names = [...new Set(found.map(({ near }) => near))];
@@ -90,18 +85,6 @@ function nearTarget(to: unknown, owners: readonly Format[]): Hint | undefined {
   if (owners.length === 1) return { kind: 'didYouMean', names };
   const formatsOf = (name: string) => found.filter(({ near }) => near === name).map(({ label }) => label);
   return { kind: 'didYouMean', names: names.map((name) => `${name} for ${orList(formatsOf(name))}`) };
-}
-
-/** The hint for a target of another format: the files that its conversion needs, or else the nearest target of this format. */
-function otherTarget(to: unknown, from: Format): Hint | undefined {
-  const isOf = (format: Format) =>
-    accepts(format, to) || (typeof to === 'string' && format.targets.some(({ name }) => name.startsWith(`${to}_`)));
-  const maker = makersFor(from).find(({ format, converter }) => converter !== undefined && isOf(format));
-  if (maker === undefined) return nearTarget(to, [from]);
-  const files =
-    'config.json and the tokenizer beside the weights: give the folder of the model, or a list of its files';
-  const message = `${maker.format.label} needs ${files}`;
-  return { kind: 'because', message };
 }
 
 /**
@@ -117,16 +100,26 @@ export function checkPlanOptions(options: object, call: keyof ReturnType<typeof 
   if (to === 'auto' && hasSize(options as SizeOptions)) return;
   if (to === undefined || formats().some((format) => accepts(format, to))) return;
   const owners = [...tables().values()];
-  const expected: Expected = { kind: 'anyOf', of: owners.map((format) => targetsOf(format, mostNamesOfEach)) };
+  const expected: Expected = { kind: 'anyOf', of: owners.map((format) => expectedTarget(format, mostNamesOfEach)) };
   throw rangeError('to', expected, to, nearTarget(to, owners));
 }
 
 /** The error for a target that is impossible for files of a format. */
 export function targetError(from: Format, to: unknown): RangeError {
-  const more = makersFor(from).flatMap(({ format, converter }) =>
-    converter === undefined ? [] : [ofType(`target of ${format.label} if it is ${converter.condition}`)],
+  const others = makersFor(from).filter(({ converter }) => converter !== undefined);
+  const conditions = others.map(({ format, converter }) =>
+    ofType(`target of ${format.label} if it is ${converter?.condition}`),
   );
-  return rangeError('to', { kind: 'anyOf', of: [targetsOf(from), ...more] }, to, otherTarget(to, from));
+  // For a target of another format, name the files that its conversion needs.
+  const maker = others.find(
+    ({ format }) =>
+      accepts(format, to) || (typeof to === 'string' && format.targets.some(({ name }) => name.startsWith(`${to}_`))),
+  );
+  const files =
+    'config.json and the tokenizer beside the weights: give the folder of the model, or a list of its files';
+  const hint: Hint | undefined =
+    maker === undefined ? nearTarget(to, [from]) : { kind: 'because', message: `${maker.format.label} needs ${files}` };
+  return rangeError('to', { kind: 'anyOf', of: [expectedTarget(from), ...conditions] }, to, hint);
 }
 
 /** Checks everything that decides about a result of a file of this format. Returns its maker. */

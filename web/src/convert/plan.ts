@@ -18,10 +18,9 @@ import {
 } from '../formats/options.js';
 import { isKeptFor, type Reason, type SharedReason, sharedReasonText } from '../formats/reason.js';
 import { type FormatReason, formatNamed } from '../formats/registry.js';
-import type { WeightNames } from '../formats/weight-names.js';
 import { storedBytes } from './logical-tensor.js';
 import type { Opened } from './open.js';
-import { checkChoices, type Maker, makersFor, targetError } from './options.js';
+import { checkChoices, makersFor, targetError } from './options.js';
 import { partPlan } from './work-parts.js';
 
 /** The planned conversion of a tensor. */
@@ -69,31 +68,10 @@ export interface ModelFilePlan extends FilePlan {
   readonly keptFor: KeptFor;
 }
 
-/** Notes of codecs about the tensors that become their forms. */
-function codecNotes(tensors: readonly PlannedTensor[]): Note[] {
-  const byCodec = new Map<string, { name: string; shape: readonly number[]; form: PlannedTensor['form'] }[]>();
-  for (const { source, form } of tensors) {
-    if (codecOf(form).notes === undefined) continue;
-    const list = byCodec.get(form.codec) ?? [];
-    list.push({ name: source.name, shape: source.shape, form });
-    byCodec.set(form.codec, list);
-  }
-  return [...byCodec].flatMap(([codec, list]) => codecOf({ codec }).notes?.(list) ?? []);
-}
-
 /** The name of a result that goes to a path. */
 export function nameOf(output: unknown): string | undefined {
   if (output instanceof URL) return urlFileName(output) || undefined;
   return typeof output === 'string' ? output.split(/[\\/]/).pop() || undefined : undefined;
-}
-
-/** The names that statistics may have for tensors: those that conversions give them. */
-async function weightNames({ format, model, beside }: Opened): Promise<WeightNames> {
-  for (const { converter } of makersFor(format)) {
-    const names = await converter?.weightNames?.(model, beside);
-    if (names !== undefined) return names;
-  }
-  return new Map();
 }
 
 /**
@@ -102,29 +80,52 @@ async function weightNames({ format, model, beside }: Opened): Promise<WeightNam
  * @throws TypeError or RangeError naming the option; ScalepointError
  */
 export async function planFor(opened: Opened, choices: PlanChoices, output?: string): Promise<ModelFilePlan> {
+  const { model, beside, readOptionFile } = opened;
   const maker = checkChoices(opened.format, choices);
   const { format, converter } = maker;
   let plan: FilePlan | undefined;
   if (converter === undefined) {
     if (format.plan === undefined)
       throw new ScalepointError('UNKNOWN_FORMAT', `models of ${format.label} are quantized already`);
-    plan = await format.plan(opened.model, choices, partsOf, output, opened.readOptionFile, () => weightNames(opened));
+    // The names that statistics may have for tensors are those that conversions give them.
+    const namesInStatistics = async () => {
+      for (const other of makersFor(opened.format)) {
+        const names = await other.converter?.weightNames?.(model, beside);
+        if (names !== undefined) return names;
+      }
+      return new Map();
+    };
+    plan = await format.plan(model, choices, partsOf, output, readOptionFile, namesInStatistics);
   } else {
-    const converted = await converter.convert(opened.model, opened.beside, choices);
-    if (converted)
-      plan = {
-        ...(await converted.plan(choices, partsOf, opened.readOptionFile)),
-        architecture: converted.architecture,
-      };
+    const converted = await converter.convert(model, beside, choices);
+    const made = await converted?.plan(choices, partsOf, readOptionFile);
+    if (converted && made) plan = { ...made, architecture: converted.architecture };
   }
   if (plan === undefined) throw targetError(opened.format, choices.to);
-  const keptFor = keptIn(maker);
-  const rulesOn = ruleNotes(format, choices.rules ?? [], { ...plan, keptFor });
-  const { adapters } = opened.model;
-  const notes = [...(adapters ? [adapters.note] : []), ...plan.notes, ...codecNotes(plan.tensors), ...rulesOn];
+  // Add words to the reasons. The same reason gets the same object, as a model may have a hundred thousand tensors.
+  const known = new Map<Reason, KeptReason>();
+  const textFor = (reason: Reason) =>
+    sharedReasonText(reason) ?? converter?.reasonText?.(reason) ?? format.reasonText?.(reason) ?? reason.kind;
+  const keptFor: KeptFor = (reason) => {
+    const found = known.get(reason) ?? ({ ...reason, text: textFor(reason) } as KeptReason);
+    known.set(reason, found);
+    return found;
+  };
+  // Collect the notes: of adapters, of the format, of codecs about the tensors that become their forms, and of rules.
+  const notes = [...(model.adapters ? [model.adapters.note] : []), ...plan.notes];
+  const byCodec = new Map<string, { name: string; shape: readonly number[]; form: PlannedTensor['form'] }[]>();
+  for (const { source, form } of plan.tensors) {
+    if (codecOf(form).notes === undefined) continue;
+    const list = byCodec.get(form.codec) ?? [];
+    list.push({ name: source.name, shape: source.shape, form });
+    byCodec.set(form.codec, list);
+  }
+  for (const [codec, list] of byCodec) notes.push(...(codecOf({ codec }).notes?.(list) ?? []));
+  if (choices.rules !== undefined)
+    for (const note of ruleNotes(format, choices.rules, { ...plan, keptFor })) notes.push(note);
   const { part, nonFinite } = choices as { readonly part?: unknown } & NonFiniteOptions;
-  const refusesNonFinite = choices.to !== 'copy' && nonFinite !== 'keep';
-  return { ...partPlan({ ...plan, notes, refusesNonFinite }, part), keptFor };
+  const whole = { ...plan, notes, refusesNonFinite: choices.to !== 'copy' && nonFinite !== 'keep' };
+  return { ...(part === undefined ? whole : partPlan(whole, part)), keptFor };
 }
 
 /** The description of a planned tensor. */
@@ -207,88 +208,55 @@ export type KeptReason = (SharedReason | FormatReason | ConversionReason) & {
   readonly text: string;
 };
 
-/** Adds the words to a reason. Returns the same object for the same reason, as a model may have a hundred thousand tensors. */
+/** Adds the words to a reason. */
 export type KeptFor = (reason: Reason) => KeptReason;
-
-/** Makes the function that adds words to the reasons of a result. */
-export function keptIn({ format, converter }: Maker): KeptFor {
-  const known = new Map<Reason, KeptReason>();
-  const textFor = (reason: Reason) =>
-    sharedReasonText(reason) ?? converter?.reasonText?.(reason) ?? format.reasonText?.(reason) ?? reason.kind;
-  return (reason) => {
-    const found = known.get(reason) ?? ({ ...reason, text: textFor(reason) } as KeptReason);
-    known.set(reason, found);
-    return found;
-  };
-}
-
-/** A plan as far as rules decide about it. */
-interface RuledPlan extends Pick<FilePlan, 'tensors'> {
-  readonly keptFor: KeptFor;
-}
-
-/** The name of a rule in notes. */
-function titleOf(rule: Rule): string {
-  return `the rule ${expressionOf(rule)}=${rule.to ?? 'keep'}`;
-}
-
-/** The outcome for a tensor that a rule was to convert, in words: `stored as Q8_0`, `kept (norm)`. */
-function outcomeOf({ kept, form }: PlannedTensor, { keptFor }: RuledPlan): string {
-  return kept === undefined ? `stored as ${codecOf(form).label(form)}` : `kept (${keptFor(kept).text})`;
-}
-
-/** A rule as data. */
-const dataOf = (rule: Rule) => ({ rule: expressionOf(rule), to: rule.to ?? 'keep' });
-
-/** The note about a rule that matches nothing. */
-const unmatchedNote = (rule: Rule) =>
-  noteOf('ruleUnmatched', dataOf(rule), `no tensor matches the rule ${expressionOf(rule)}`);
-
-/** The note about a rule whose tensors all match earlier rules. */
-const lateNote = (rule: Rule) =>
-  noteOf('ruleTooLate', dataOf(rule), `${titleOf(rule)} has no effect: earlier rules decide`);
-
-/** The note about a rule whose tensors cannot have the requested type. */
-function vainNote(rule: Rule, missed: readonly PlannedTensor[], plan: RuledPlan): Note {
-  const byOutcome = new Map<string, string[]>();
-  for (const tensor of missed) {
-    const outcome = outcomeOf(tensor, plan);
-    const names = byOutcome.get(outcome) ?? [];
-    names.push(tensor.source.name);
-    byOutcome.set(outcome, names);
-  }
-  const outcomes = [...byOutcome].map(([outcome, names]) => `${quotedNames(names)} ${outcome}`).join('; ');
-  const tensors = missed.map(({ source }) => source.name);
-  return noteOf('ruleWithoutEffect', { ...dataOf(rule), tensors }, `${titleOf(rule)} has no effect: ${outcomes}`);
-}
 
 /**
  * Notes about rules without effect: nothing matches, earlier rules match the same tensors, or the format does not allow the type for them.
  * The target of a rule is compared with the type of the result where results have types of these names.
  */
-export function ruleNotes({ ruleTargets }: FormatInfo, rules: readonly Rule[], plan: RuledPlan): Note[] {
+function ruleNotes(
+  { ruleTargets }: FormatInfo,
+  rules: readonly Rule[],
+  { tensors: all, keptFor }: Pick<ModelFilePlan, 'tensors' | 'keptFor'>,
+): Note[] {
   const decided = new Map<Rule, PlannedTensor[]>();
-  for (const tensor of plan.tensors) {
+  for (const tensor of all) {
     const rule = ruleFor(rules, tensor.source.name);
     if (rule === undefined) continue;
-    const list = decided.get(rule);
-    if (list === undefined) decided.set(rule, [tensor]);
-    else list.push(tensor);
+    const list = decided.get(rule) ?? [];
+    list.push(tensor);
+    decided.set(rule, list);
   }
   return rules.flatMap((rule) => {
     const { to, keep } = rule;
     const tensors = decided.get(rule) ?? [];
+    const expression = expressionOf(rule);
+    const data = { rule: expression, to: to ?? 'keep' };
+    const title = `the rule ${expression}=${data.to}`;
     if (tensors.length === 0) {
-      const isMatched = plan.tensors.some(({ source }) => isMatch(rule, source.name));
-      return [isMatched ? lateNote(rule) : unmatchedNote(rule)];
+      return all.some(({ source }) => isMatch(rule, source.name))
+        ? [noteOf('ruleTooLate', data, `${title} has no effect: earlier rules decide`)]
+        : [noteOf('ruleUnmatched', data, `no tensor matches the rule ${expression}`)];
     }
     if (keep || to === undefined) return [];
-    const labels = new Set(plan.tensors.map(({ form }) => codecOf(form).label(form)));
+    const labels = new Set(all.map(({ form }) => codecOf(form).label(form)));
     const hasTypeNames = ruleTargets.some((name) => labels.has(name));
     const missed = tensors.filter(({ form, kept }) => {
       if (kept !== undefined) return !isKeptFor('sameType', kept);
       return hasTypeNames && codecOf(form).label(form) !== to;
     });
-    return missed.length < tensors.length ? [] : [vainNote(rule, missed, plan)];
+    if (missed.length < tensors.length) return [];
+    // Say what became of the tensors: `stored as Q8_0`, `kept (norm)`.
+    const byOutcome = new Map<string, string[]>();
+    for (const { source, form, kept } of missed) {
+      const outcome = kept === undefined ? `stored as ${codecOf(form).label(form)}` : `kept (${keptFor(kept).text})`;
+      const list = byOutcome.get(outcome) ?? [];
+      list.push(source.name);
+      byOutcome.set(outcome, list);
+    }
+    const outcomes = [...byOutcome].map(([outcome, names]) => `${quotedNames(names)} ${outcome}`).join('; ');
+    const names = missed.map(({ source }) => source.name);
+    return [noteOf('ruleWithoutEffect', { ...data, tensors: names }, `${title} has no effect: ${outcomes}`)];
   });
 }

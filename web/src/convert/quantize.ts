@@ -19,7 +19,7 @@ import type { OutputRunOptions } from '../formats/run.js';
 import type { Opened } from './open.js';
 import { entriesFor } from './options.js';
 import { type ModelFilePlan, nameOf, type PlannedFile, planFor, usualOutput } from './plan.js';
-import { checkQuality, type ModelReport, nonFiniteNotes, reportOf } from './report.js';
+import { checkQuality, type ModelReport, reportOf } from './report.js';
 import { startRunner } from './start.js';
 import type { TileRunner } from './task.js';
 import type { WorkOptions } from './work-options.js';
@@ -162,12 +162,8 @@ export async function quantizeOpen(
     runner = await startRunner(convertedElements(plan), { sources: files, sinks: direct }, options);
     // Write the result, and report.
     const measures = await writePlan({ plan, files, sinks, runner, signal, onProgress });
-    const made = reportOf(model, plan, measures);
-    const more = [
-      ...nonFiniteNotes(made.tensors.filter((_, i) => !plan.tensors[i]?.infinities)),
-      ...(runner.note === undefined ? [] : [runner.note]),
-    ];
-    const report = more.length === 0 ? made : { ...made, notes: [...made.notes, ...more] };
+    const made = reportOf(model, plan, measures, true);
+    const report = runner.note === undefined ? made : { ...made, notes: [...made.notes, runner.note] };
     if (minSqnrDb !== undefined) checkQuality(report, minSqnrDb);
     // Make the result visible, the main file last. If one fails, those before it are removed again, except where they replaced a file.
     const done: ByteSink[] = [];

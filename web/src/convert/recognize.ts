@@ -34,15 +34,6 @@ export interface OpenOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** True for an array of files, and for the list of files of a page's form. False for objects whose name cannot be read. */
-function isList(input: unknown): boolean {
-  try {
-    return Array.isArray(input) || tagOf(input) === 'FileList';
-  } catch {
-    return false;
-  }
-}
-
 /**
  * Opens the files of a model, hands them to `use`, and closes them. All reading ends when the signal aborts, with its reason: also where
  * a reader takes the end for a fault of the file.
@@ -52,7 +43,12 @@ export async function withFiles<T>(
   { signal, notes = { inputs: [], option: 'file' } }: OpenOptions & { readonly notes?: InputNotes },
   use: (files: readonly OpenFile[], waiting: Waiting) => Promise<T>,
 ): Promise<T> {
-  const inputs = isList(input) ? [...(input as Iterable<GivenFile>)] : [input as GivenFile];
+  // A page's form gives a list of files. The name of an object may be one that cannot be read.
+  let isList = false;
+  try {
+    isList = Array.isArray(input) || tagOf(input) === 'FileList';
+  } catch {}
+  const inputs = isList ? [...(input as Iterable<GivenFile>)] : [input as GivenFile];
   if (inputs.length === 0) throw rangeError('file', { kind: 'number', min: 1, unit: 'file' }, 0);
   const waiting = waitingFor(signal);
   const files: OpenFile[] = [];
@@ -83,14 +79,6 @@ export interface RecognizedFiles {
   readonly beside: readonly OpenFile[];
 }
 
-/** First bytes of other common files, whose names the error mentions. */
-const strangers = (): readonly [name: string, start: Iterable<number>][] => [
-  ['a zip archive, such as a .npz file', [0x50, 0x4b, 0x03, 0x04]],
-  ['an HDF5 file', [0x89, 0x48, 0x44, 0x46]],
-  ['a page of HTML or XML', [0x3c]],
-  ['a git-lfs pointer in place of the file', new TextEncoder().encode('version https://git-lfs')],
-];
-
 /** Bytes at the start of a file that are enough to recognize its format. */
 export const modelStartBytes = 1024;
 
@@ -98,21 +86,8 @@ function startsWith(head: Uint8Array, bytes: readonly number[]): boolean {
   return bytes.every((byte, i) => head[i] === byte);
 }
 
-/** Joins a list for a sentence: `a, b and c`. */
-function listed(words: readonly string[]): string {
-  return words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} and ${words.at(-1)}`;
-}
-
-/** Lists the files that can be read, for the error. */
-function supported(): string {
-  const indices = signatures().flatMap(({ index, label }) =>
-    index ? [`the ${index.name} of a sharded ${label} model`] : [],
-  );
-  return listed([...signatures().map(({ files }) => files), ...indices]);
-}
-
 /** Finds the format of a file or of an index. Magic numbers come first because they are the surest sign. */
-function formatOf(head: Uint8Array): { readonly format: FormatSignature; readonly isIndex: boolean } | undefined {
+function findFormat(head: Uint8Array): { readonly format: FormatSignature; readonly isIndex: boolean } | undefined {
   const format =
     signatures().find(({ magic }) => magic !== undefined && startsWith(head, magic)) ??
     signatures().find((known) => known.sniff?.(head));
@@ -126,10 +101,10 @@ function formatOf(head: Uint8Array): { readonly format: FormatSignature; readonl
 
 /** True for the first bytes of a file that some format reads. */
 export function isModelStart(head: Uint8Array): boolean {
-  return formatOf(head.subarray(0, modelStartBytes)) !== undefined;
+  return findFormat(head.subarray(0, modelStartBytes)) !== undefined;
 }
 
-function headOf(source: ByteSource): Promise<Uint8Array> {
+function firstBytes(source: ByteSource): Promise<Uint8Array> {
   return source.read(0, Math.min(modelStartBytes, source.size));
 }
 
@@ -139,7 +114,7 @@ async function modelWithData(
 ): Promise<{ readonly format: FormatSignature; readonly first: number } | undefined> {
   const found: { format: FormatSignature; first: number }[] = [];
   for (const [first, { source }] of files.entries()) {
-    const { format, isIndex } = formatOf(await headOf(source)) ?? {};
+    const { format, isIndex } = findFormat(await firstBytes(source)) ?? {};
     if (isIndex) return undefined;
     // Data may begin like a model by chance; the extension decides then.
     if (format?.takesData) found.push({ format, first });
@@ -152,22 +127,35 @@ async function modelWithData(
   return sure.length === 1 ? sure[0] : undefined;
 }
 
+/** First bytes of other common files, whose names the error mentions. */
+const strangers: readonly [name: string, start: string][] = [
+  ['a zip archive, such as a .npz file', 'PK\x03\x04'],
+  ['an HDF5 file', '\x89HDF'],
+  ['a page of HTML or XML', '<'],
+  ['a git-lfs pointer in place of the file', 'version https://git-lfs'],
+];
+
 /** Recognizes the format by the content. @throws ScalepointError `UNKNOWN_FORMAT` */
-async function detect(source: ByteSource) {
-  const head = await headOf(source);
-  const found = formatOf(head);
+async function detectFormat(source: ByteSource) {
+  const head = await firstBytes(source);
+  const found = findFormat(head);
   if (found !== undefined) return found;
-  const stranger = strangers().find(([, start]) => startsWith(head, [...start]))?.[0];
+  const stranger = strangers.find(([, start]) =>
+    startsWith(
+      head,
+      [...start].map((letter) => letter.charCodeAt(0)),
+    ),
+  )?.[0];
   const hex = [...head.subarray(0, 8)].map((byte) => byte.toString(16).padStart(2, '0')).join(' ');
   let seen = `the file begins with ${hex}`;
   if (source.size === 0) seen = 'the file is empty';
   if (stranger !== undefined) seen = `the file looks like ${stranger} (it begins with ${hex})`;
-  throw new ScalepointError('UNKNOWN_FORMAT', `${seen}; supported are ${supported()}`);
-}
-
-/** Puts one of the files first. */
-function withFirst(files: readonly OpenFile[], first: number): OpenFile[] {
-  return [files[first] as OpenFile, ...files.filter((_, i) => i !== first)];
+  const indices = signatures().flatMap(({ index, label }) =>
+    index ? [`the ${index.name} of a sharded ${label} model`] : [],
+  );
+  const readable = [...signatures().map(({ files }) => files), ...indices];
+  const list = `${readable.slice(0, -1).join(', ')} and ${readable.at(-1)}`;
+  throw new ScalepointError('UNKNOWN_FORMAT', `${seen}; supported are ${list}`);
 }
 
 /**
@@ -177,9 +165,10 @@ function withFirst(files: readonly OpenFile[], first: number): OpenFile[] {
 export async function recognize(given: readonly OpenFile[]): Promise<RecognizedFiles> {
   const { model: files, beside } = await separated(given);
   const others = { first: files[0] as OpenFile, beside };
+  const withFirst = (first: number) => [files[first] as OpenFile, ...files.filter((_, i) => i !== first)];
   const withData = files.length > 1 ? await modelWithData(files) : undefined;
-  if (withData !== undefined) return { format: withData.format, model: withFirst(files, withData.first), ...others };
-  const found = await Promise.all(files.map(({ source }) => detect(source)));
+  if (withData !== undefined) return { format: withData.format, model: withFirst(withData.first), ...others };
+  const found = await Promise.all(files.map(({ source }) => detectFormat(source)));
   const index = found.findIndex(({ isIndex }) => isIndex);
   const first = Math.max(0, index);
   const areSplits = found.every(({ format }) => format.takesSplits && format === found[0]?.format);
@@ -188,19 +177,13 @@ export async function recognize(given: readonly OpenFile[]): Promise<RecognizedF
     throw rangeError('file', ofType(...indices), files.length);
   }
   const { format } = found[first] as (typeof found)[number];
-  return { format, model: withFirst(files, first), ...others };
+  return { format, model: withFirst(first), ...others };
 }
 
 /** The URL of a text that begins like one, with the name of its file; undefined for paths. @throws RangeError naming `file` */
 export function urlOfText(text: string): { readonly url: URL; readonly name: string } | undefined {
   const url = withAddress(text);
   return url instanceof URL ? { url, name: urlFileName(url) || url.hostname } : undefined;
-}
-
-/** Path of an input in the file system of Node; undefined for others. */
-function pathOf(input: unknown): string | undefined {
-  if (typeof input === 'string') return input;
-  return input instanceof URL && input.protocol === 'file:' ? nodeModule('node:url')?.fileURLToPath(input) : undefined;
 }
 
 /**
@@ -210,7 +193,8 @@ function pathOf(input: unknown): string | undefined {
 export async function fileOfInput(input: FileInput | FileSystemFileHandle): Promise<{ readonly file: FileInput }> {
   if (isHandle(input)) return fileOfHandle(input);
   const file = withAddress(input);
-  const path = pathOf(file);
+  const isAddress = file instanceof URL && file.protocol === 'file:';
+  const path = isAddress ? nodeModule('node:url')?.fileURLToPath(file) : typeof file === 'string' ? file : undefined;
   // A promise that was given in place of a file must not be awaited here.
   if (path === undefined) return { file };
   // Other problems are reported when the file is opened.

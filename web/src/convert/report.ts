@@ -1,7 +1,7 @@
 /** Reports of conversions. */
 
 import { ScalepointError } from '../core/errors.js';
-import { type ErrorMeasures, type OutputErrors, standsForInfinity } from '../core/measure.js';
+import { type ErrorMeasures, standsForInfinity } from '../core/measure.js';
 import { type Note, noteOf } from '../core/note.js';
 import { elementsOf } from '../formats/codecs/elements.js';
 import { quoted, quotedNames } from '../formats/files/bytes.js';
@@ -85,11 +85,19 @@ export class QualityError extends ScalepointError {
   }
 }
 
-/** The report of a plan. @param measures of each tensor that was read as floats */
+/** The largest number of float16, and a root mean square that no trained weights reach: embeddings of T5 have some 10 to 20. */
+const [largestHalf, mostUsual] = [65504, 100];
+
+/**
+ * The report of a plan.
+ * @param measures of each tensor that was read as floats
+ * @param isWritten true for a result, whose NaN and infinities are noted
+ */
 export function reportOf(
   model: OpenModel,
   plan: ModelFilePlan,
   measures: readonly (ErrorMeasures | undefined)[],
+  isWritten = false,
 ): ModelReport {
   const tensors = plan.tensors.map((tensor, i): TensorReport => {
     const error = measures[i];
@@ -99,93 +107,60 @@ export function reportOf(
     if (tensor.kept === undefined) info.error = error;
     return info;
   });
-  return {
-    tensors,
-    totals: totalsOf(tensors, model.bytes, plan),
-    notes: [
-      ...plan.notes,
-      ...saturationNotes(tensors),
-      ...hugeNotes(tensors),
-      ...dampingNotes(plan, tensors),
-      ...outputNotes(tensors),
-    ],
+  const notes = [...plan.notes];
+  /** Adds a note about the tensors that have something in common, if there are any. */
+  const note = (
+    kind: Note['kind'],
+    found: readonly TensorReport[],
+    data: object,
+    text: (names: readonly string[]) => string,
+  ) => {
+    const names = found.map(({ name }) => name);
+    if (names.length > 0) notes.push(noteOf(kind, { tensors: names, ...data }, text(names)));
   };
-}
-
-/** Notes about tensors that hold NaN or infinities, which are written as they are. */
-export function nonFiniteNotes(tensors: readonly TensorReport[]): Note[] {
-  const found = tensors.filter(({ nonFinite = 0 }) => nonFinite > 0);
-  if (found.length === 0) return [];
-  const names = found.map(({ name }) => name);
-  const count = found.reduce((sum, { nonFinite = 0 }) => sum + nonFinite, 0);
-  const are = count === 1 ? 'element that is' : 'elements that are';
-  const text = `the result holds ${count} ${are} NaN or infinite, as its source does: ${quotedNames(names, 3)}`;
-  return [noteOf('nonFinite', { tensors: names, count }, text)];
-}
-
-/** The largest number of float16, and a root mean square that no trained weights reach: embeddings of T5 have some 10 to 20. */
-const [largestHalf, mostUsual] = [65504, 100];
-
-/**
- * Notes about weights whose numbers are too large to be those of a trained model. The length of a tensor as a vector is at least its largest
- * number, and its root mean square at most.
- */
-function hugeNotes(tensors: readonly TensorReport[]): Note[] {
+  // Note numbers beyond the largest one of their new type.
+  const beyond = tensors.filter(({ error }) => error?.saturated !== undefined);
+  const saturated = beyond.reduce((sum, { error }) => sum + (error?.saturated ?? 0), 0);
+  note('saturated', beyond, { count: saturated, to: beyond[0]?.to }, (names) => {
+    const are = saturated === 1 ? 'number is' : 'numbers are';
+    return `${saturated} ${are} beyond ${beyond[0]?.to} and became its largest one: ${quotedNames(names, 1)}`;
+  });
+  // Note weights whose numbers are too large to be those of a trained model. The length of a tensor as a vector is at least its largest
+  // number, and its root mean square at most. Plain floats share no scale.
   const huge = tensors.filter(({ shape, to, error }) => {
-    // Plain floats share no scale.
     if (error === undefined || error.relativeL2 === 0 || /^(BF16|F16|F32|F64)$/.test(to)) return false;
     const rootMeanSquare = error.rmse / error.relativeL2;
     return rootMeanSquare > mostUsual && rootMeanSquare * Math.sqrt(elementsOf(shape)) > largestHalf;
   });
-  if (huge.length === 0) return [];
-  const names = huge.map(({ name }) => name);
-  const text =
-    'numbers of this size round those that share a scale with them to 0, and may be infinite where a program computes in float16: ' +
-    quotedNames(names, 3);
-  return [noteOf('hugeValues', { tensors: names }, text)];
-}
-
-/** Notes about moments that could not be factored with the wanted damping. */
-function dampingNotes(plan: ModelFilePlan, tensors: readonly TensorReport[]): Note[] {
-  const more = tensors.filter(({ error }, i) => {
+  const hugeText =
+    'numbers of this size round those that share a scale with them to 0, and may be infinite where a program computes in float16: ';
+  note('hugeValues', huge, {}, (names) => hugeText + quotedNames(names, 3));
+  // Note moments that could not be factored with the wanted damping.
+  const damped = tensors.filter(({ error }, i) => {
     const wanted = plan.tensors[i]?.feedback?.damping;
     return wanted !== undefined && (error?.output?.damping ?? 0) > wanted;
   });
-  if (more.length === 0) return [];
-  const names = more.map(({ name }) => name);
-  const most = more.reduce((a, { error }) => Math.max(a, error?.output?.damping ?? 0), 0);
-  const text = `the second moments are not positive definite, so more was added to them, up to ${most}: ${quotedNames(names)}`;
-  return [noteOf('dampedMore', { tensors: names, damping: most }, text)];
-}
-
-/** Notes about codes with feedback that were no better, and about errors that nothing was held back for. */
-function outputNotes(tensors: readonly TensorReport[]): Note[] {
-  const namesOf = (is: (output: OutputErrors) => boolean) =>
-    tensors.flatMap(({ name, error }) => (error?.output !== undefined && is(error.output) ? [name] : []));
-  const plain = namesOf((output) => output.plain === 1);
-  const fitted = namesOf((output) => !output.heldBack);
-  const notes: Note[] = [];
-  if (plain.length > 0) {
-    const text = `rounded to the nearest, because GPTQ made their outputs no better: ${quotedNames(plain)}`;
-    notes.push(noteOf('outputsNoBetter', { tensors: plain }, text));
-  }
-  if (fitted.length > 0) {
-    const text = `their moments hold no data back, so errors of outputs are those on the data that codes were fitted to: ${quotedNames(fitted)}`;
-    notes.push(noteOf('notHeldBack', { tensors: fitted }, text));
-  }
-  return notes;
-}
-
-/** Notes about numbers beyond the largest one of their new type. */
-function saturationNotes(tensors: readonly TensorReport[]): Note[] {
-  const beyond = tensors.filter(({ error }) => error?.saturated !== undefined);
-  const [first] = beyond;
-  if (first === undefined) return [];
-  const count = beyond.reduce((sum, { error }) => sum + (error?.saturated ?? 0), 0);
-  const names = beyond.map(({ name }) => name);
-  const are = count === 1 ? 'number is' : 'numbers are';
-  const text = `${count} ${are} beyond ${first.to} and became its largest one: ${quotedNames(names, 1)}`;
-  return [noteOf('saturated', { tensors: names, count, to: first.to }, text)];
+  const damping = damped.reduce((most, { error }) => Math.max(most, error?.output?.damping ?? 0), 0);
+  note('dampedMore', damped, { damping }, (names) => {
+    return `the second moments are not positive definite, so more was added to them, up to ${damping}: ${quotedNames(names)}`;
+  });
+  // Note codes with feedback that were no better, and errors that nothing was held back for.
+  const plain = tensors.filter(({ error }) => error?.output?.plain === 1);
+  note('outputsNoBetter', plain, {}, (names) => {
+    return `rounded to the nearest, because GPTQ made their outputs no better: ${quotedNames(names)}`;
+  });
+  const judged = tensors.filter(({ error }) => error?.output?.heldBack === false);
+  note('notHeldBack', judged, {}, (names) => {
+    return `their moments hold no data back, so errors of outputs are those on the data that codes were fitted to: ${quotedNames(names)}`;
+  });
+  // Note NaN and infinities, which are written as they are.
+  const strange = tensors.filter(({ nonFinite = 0 }, i) => isWritten && nonFinite > 0 && !plan.tensors[i]?.infinities);
+  const count = strange.reduce((sum, { nonFinite = 0 }) => sum + nonFinite, 0);
+  note('nonFinite', strange, { count }, (names) => {
+    const are = count === 1 ? 'element that is' : 'elements that are';
+    return `the result holds ${count} ${are} NaN or infinite, as its source does: ${quotedNames(names, 3)}`;
+  });
+  return { tensors, totals: totalsOf(tensors, model.bytes, plan), notes };
 }
 
 /** Ignores single numbers that stand for infinity. @throws QualityError if the SQNR of another tensor is below `minSqnrDb` */

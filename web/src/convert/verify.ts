@@ -10,7 +10,7 @@ import { codecOf } from '../formats/codecs/registry.js';
 import type { ByteSource } from '../formats/files/bytes.js';
 import { Md5 } from '../formats/files/checksums.js';
 import { type ReadStretch, readNeighbors } from '../formats/files/neighbors.js';
-import { type Finding, type LogicalTensor, md5Digits, type OpenModel, type SourceTensor } from '../formats/format.js';
+import { type Finding, md5Digits, type SourceTensor } from '../formats/format.js';
 import type { FormatSidecars, ModelFormat } from '../formats/registry.js';
 import { indexOf } from './logical-tensor.js';
 import { type Opened, withModel } from './open.js';
@@ -35,8 +35,6 @@ export interface VerifyReport {
   readonly notes: readonly Finding[];
 }
 
-type VerifyOptions = Pick<WorkOptions, 'onProgress' | 'signal'>;
-
 /** Size of a chunk in bytes. A multiple of every unit. */
 const chunkBytes = 4 * 2 ** 20;
 
@@ -51,19 +49,12 @@ interface Running {
   first: number;
 }
 
-/** The units of a chunk, which begins at a multiple of every unit. */
-function unitsOf(bytes: Uint8Array<ArrayBuffer>, unit: 1 | 2 | 4): Uint8Array | Uint16Array | Uint32Array {
-  const count = Math.floor(bytes.length / unit);
-  if (unit === 1) return bytes;
-  return unit === 2
-    ? new Uint16Array(bytes.buffer, bytes.byteOffset, count)
-    : new Uint32Array(bytes.buffer, bytes.byteOffset, count);
-}
-
 /** Checks the units of a chunk. @param begin its offset in the part */
-function look(running: Running, bytes: Uint8Array<ArrayBuffer>, begin: number): void {
+function checkUnits(running: Running, bytes: Uint8Array<ArrayBuffer>, begin: number): void {
   const { unit, at, stride, mask, wrong } = running.check;
-  const units = unitsOf(bytes, unit);
+  // A chunk begins at a multiple of every unit.
+  const Units = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array }[unit];
+  const units = new Units(bytes.buffer, bytes.byteOffset, Math.floor(bytes.length / unit));
   const step = stride / unit;
   // Skip the units of earlier chunks.
   const skipped = Math.max(0, Math.ceil((begin - at) / stride));
@@ -74,32 +65,6 @@ function look(running: Running, bytes: Uint8Array<ArrayBuffer>, begin: number): 
     if (running.count === 0) running.first = begin + i * unit;
     running.count++;
   }
-}
-
-/** The finding of a check; empty if no unit was wrong. */
-function findingOf({ check, count, first }: Running, tensor: SourceTensor): Finding[] {
-  if (count === 0) return [];
-  const { kind, at, stride, one, many, container, isProblem } = check;
-  const index = Math.floor((first - at) / stride);
-  const where = container === undefined ? indexOf(index, tensor.shape) : `${container} ${index}`;
-  const text = count === 1 ? `1 ${one}, ${where}` : `${count} ${many}, the first at ${where}`;
-  const offset = tensor.rearranged ? {} : { byteOffset: tensor.byteOffset + first };
-  return [{ severity: isProblem ? 'problem' : 'note', kind, text, tensor: tensor.name, count, index, ...offset }];
-}
-
-/** The checks of each stored tensor, by its name. */
-function checksByName(tensors: readonly LogicalTensor[]): Map<string, readonly BitCheck[]> {
-  const found = new Map<string, readonly BitCheck[]>();
-  for (const { shape, form, parts } of tensors) {
-    for (const { role, tensor } of parts) {
-      const checks = codecOf(form).checks?.(shape, form, role) ?? [];
-      found.set(
-        tensor.name,
-        checks.filter(({ mask }) => mask !== 0),
-      );
-    }
-  }
-  return found;
 }
 
 /** Reads stretches of files in chunks, into memory that is reused for the next chunk. */
@@ -133,31 +98,25 @@ class ChunkReader {
   }
 }
 
-/** Compares the checksums that an index states with those of the files. */
-async function checksumFindings({ files, checksums = [] }: OpenModel, reader: ChunkReader): Promise<Finding[]> {
-  const findings: Finding[] = [];
-  for (const [i, stated] of checksums.entries()) {
-    const source = files[i];
-    if (stated === undefined || source === undefined) continue;
-    const sum = new Md5();
-    for await (const chunk of reader.read(source, 0, source.size)) sum.update(chunk);
-    const found = sum.hex();
-    if (found === stated.toLowerCase()) continue;
-    const text = `its MD5 is ${found}, and the index says ${stated.slice(0, md5Digits)}`;
-    findings.push({ severity: 'problem', kind: 'checksum', text, file: source.name, found, stated });
-  }
-  return findings;
-}
-
 /** Checks an open model. See `verifyModel`. */
-export async function verifyOpen(
+async function verifyOpen(
   { format, model }: Opened,
   sidecars: object,
-  options: VerifyOptions,
+  options: Pick<WorkOptions, 'onProgress' | 'signal'>,
 ): Promise<VerifyReport> {
   const tensors = await format.tensors(model);
   const findings: Finding[] = [...(format.verify?.(model, tensors, sidecars) ?? [])];
-  const checks = checksByName(tensors);
+  // Find the checks of each stored tensor.
+  const checks = new Map<string, readonly BitCheck[]>();
+  for (const { shape, form, parts } of tensors) {
+    for (const { role, tensor } of parts) {
+      const found = codecOf(form).checks?.(shape, form, role) ?? [];
+      checks.set(
+        tensor.name,
+        found.filter(({ mask }) => mask !== 0),
+      );
+    }
+  }
   const reader = new ChunkReader(model.files, options.signal);
   const reported = (index: number) => {
     const { name, bytes } = model.tensors[index] as SourceTensor;
@@ -171,15 +130,33 @@ export async function verifyOpen(
     const { byteOffset, bytes } = tensor;
     if (bytes === 0) progress.add(index, 0);
     for await (const chunk of reader.read(model.files[tensor.file] as ByteSource, byteOffset, byteOffset + bytes)) {
-      for (const one of running) look(one, chunk, done);
+      for (const one of running) checkUnits(one, chunk, done);
       done += chunk.length;
       progress.add(index, chunk.length);
     }
-    findings.push(
-      ...running.flatMap((one) => findingOf(one, tensor)).map((one) => ({ ...one, ...fileName(tensor.file) })),
-    );
+    // Report the checks that found wrong units.
+    for (const { check, count, first } of running) {
+      if (count === 0) continue;
+      const { kind, at, stride, one, many, container, isProblem } = check;
+      const index = Math.floor((first - at) / stride);
+      const where = container === undefined ? indexOf(index, tensor.shape) : `${container} ${index}`;
+      const text = count === 1 ? `1 ${one}, ${where}` : `${count} ${many}, the first at ${where}`;
+      const offset = tensor.rearranged ? {} : { byteOffset: byteOffset + first };
+      const severity = isProblem ? 'problem' : 'note';
+      findings.push({ severity, kind, text, tensor: tensor.name, count, index, ...offset, ...fileName(tensor.file) });
+    }
   }
-  findings.push(...(await checksumFindings(model, reader)));
+  // Compare the checksums that an index states with those of the files.
+  for (const [i, stated] of (model.checksums ?? []).entries()) {
+    const source = model.files[i];
+    if (stated === undefined || source === undefined) continue;
+    const sum = new Md5();
+    for await (const chunk of reader.read(source, 0, source.size)) sum.update(chunk);
+    const found = sum.hex();
+    if (found === stated.toLowerCase()) continue;
+    const text = `its MD5 is ${found}, and the index says ${stated.slice(0, md5Digits)}`;
+    findings.push({ severity: 'problem', kind: 'checksum', text, file: source.name, found, stated });
+  }
   for (const file of model.files) await file.verify();
   return {
     format: format.name as ModelFormat,

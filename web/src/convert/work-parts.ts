@@ -9,59 +9,45 @@ import { openWithin } from '../formats/files/open.js';
 import { removeFile } from '../formats/files/path-sink.js';
 import { openSink, type SinkOptions } from '../formats/files/sinks.js';
 import { type FilePlan, madeBytes, type OutputFile, type PlannedTensor } from '../formats/format.js';
-import { partOf, type WorkPart } from '../formats/shards.js';
+import { partOf } from '../formats/shards.js';
 
-/** The files of a part: neighbors, about the same number for each part. */
-function shareOf(files: readonly OutputFile[], { number, count }: WorkPart): OutputFile[] {
-  const at = (before: number) => Math.floor((before * files.length) / count);
-  return files.slice(at(number - 1), at(number));
-}
-
-/** The plan of a part: its files, and the tensors in them. @param text such as `3/16`; undefined for the whole */
+/** The plan of a part: its files, and the tensors in them. @param text such as `3/16` */
 export function partPlan(plan: FilePlan, text: unknown): FilePlan {
   const part = partOf(text);
   if (part === undefined) return plan;
-  const own = shareOf(
-    plan.files.filter(({ isIndex }) => !isIndex),
-    part,
-  );
-  const numbers = new Map<number, number>();
-  const tensors: PlannedTensor[] = [];
-  const held = new Set(
-    own.flatMap(({ segments }) => segments.flatMap((segment) => ('tensor' in segment ? [segment.tensor] : []))),
-  );
-  for (const [i, tensor] of plan.tensors.entries()) {
-    if (!held.has(i)) continue;
-    numbers.set(i, tensors.length);
-    tensors.push(tensor);
-  }
+  // Take neighbors, about the same number for each part.
+  const all = plan.files.filter(({ isIndex }) => !isIndex);
+  const begin = (number: number) => Math.floor(((number - 1) * all.length) / part.count);
+  const own = all.slice(begin(part.number), begin(part.number + 1));
+  // Number their tensors anew.
+  const held = new Set<number>();
+  for (const { segments } of own) for (const segment of segments) if ('tensor' in segment) held.add(segment.tensor);
+  const kept = [...plan.tensors.keys()].filter((i) => held.has(i));
+  const numbers = new Map(kept.map((i, number) => [i, number]));
   const files = own.map((file) => ({
     ...file,
     segments: file.segments.map((segment) =>
       'tensor' in segment ? { ...segment, tensor: numbers.get(segment.tensor) as number } : segment,
     ),
   }));
+  const tensors = kept.map((i) => plan.tensors[i] as PlannedTensor);
   return { ...plan, files, tensors, others: plan.files.filter((file) => !own.includes(file)) };
 }
 
 /** The path or URL of a file of a result. */
-export type LocationOf = (file: OutputFile) => string | URL;
-
-/** The first bytes of a file, which differ for every model. */
-function beginOf({ segments }: OutputFile): Uint8Array {
-  const [first] = segments;
-  if (first === undefined || first.at > 0) return new Uint8Array(0);
-  if ('made' in first) return madeBytes(first.made);
-  return 'bytes' in first ? first.bytes : new Uint8Array(0);
-}
+type LocationOf = (file: OutputFile) => string | URL;
 
 /** True if a file exists with its size and its header. */
-async function isThere(location: FileInput, file: OutputFile, waiting: Waiting): Promise<boolean> {
+async function isInPlace(location: FileInput, file: OutputFile, waiting: Waiting): Promise<boolean> {
   try {
     const source = await openWithin(waiting, location);
     try {
       if (source.size !== file.size) return false;
-      const begin = beginOf(file);
+      // The first bytes differ for every model.
+      const [first] = file.segments;
+      let begin: Uint8Array = new Uint8Array(0);
+      if (first?.at === 0 && 'made' in first) begin = madeBytes(first.made);
+      else if (first?.at === 0 && 'bytes' in first) begin = first.bytes;
       const found = await source.read(0, begin.length);
       return begin.every((byte, i) => found[i] === byte);
     } finally {
@@ -85,32 +71,27 @@ export async function completeResult(
 ): Promise<boolean> {
   const { waiting } = options;
   for (const file of others) {
-    if (!file.isIndex && !(await isThere(locationOf(file), file, waiting))) return false;
+    if (!file.isIndex && !(await isInPlace(locationOf(file), file, waiting))) return false;
   }
   for (const file of others.filter(({ isIndex }) => isIndex)) {
     const location = locationOf(file);
-    if (await isThere(location, file, waiting)) continue;
+    if (await isInPlace(location, file, waiting)) continue;
     try {
-      await write(file, location, options);
+      const sink = await openSink(location, options);
+      try {
+        for (const segment of file.segments) if ('bytes' in segment) await sink.write(segment.at, segment.bytes);
+        await sink.finish();
+      } catch (error) {
+        await sink.discard(error);
+        throw error;
+      }
     } catch (error) {
       // Another job was faster.
       const isTaken = error instanceof ScalepointError && error.code === 'EXISTS';
-      if (!isTaken || !(await isThere(location, file, waiting))) throw error;
+      if (!isTaken || !(await isInPlace(location, file, waiting))) throw error;
     }
   }
   return true;
-}
-
-/** Writes a file of known bytes. */
-async function write({ segments }: OutputFile, location: string | URL, options: SinkOptions): Promise<void> {
-  const sink = await openSink(location, options);
-  try {
-    for (const segment of segments) if ('bytes' in segment) await sink.write(segment.at, segment.bytes);
-    await sink.finish();
-  } catch (error) {
-    await sink.discard(error);
-    throw error;
-  }
 }
 
 /**
@@ -126,7 +107,7 @@ export async function clearIndex(
   const { overwrite, waiting } = options;
   for (const file of others.filter(({ isIndex }) => isIndex)) {
     const location = locationOf(file);
-    if (await isThere(location, file, waiting)) continue;
+    if (await isInPlace(location, file, waiting)) continue;
     if (overwrite) {
       await removeFile(location, options);
       continue;
