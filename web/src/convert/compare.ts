@@ -1,12 +1,10 @@
 /** Compares two models: pairs their tensors by name, and reports the errors. */
-import type { Converted, Converter } from '../architectures/converter.js';
+import type { Converted } from '../architectures/converter.js';
 import { asOption, ScalepointError, typeError } from '../core/errors.js';
 import { addSums, type ErrorMeasures, measuresOf, normOf, standsForInfinity, sumCount } from '../core/measure.js';
 import { ofType } from '../core/option-problem.js';
-import type { Rectangle } from '../formats/codecs/codec.js';
 import { elementsOf, rectanglesOf } from '../formats/codecs/elements.js';
 import { codecOf } from '../formats/codecs/registry.js';
-import type { ByteSource } from '../formats/files/bytes.js';
 import type { LogicalTensor, PlannedTensor } from '../formats/format.js';
 import { formats } from '../formats/registry.js';
 import type { RunOptions, RunReport } from '../formats/run.js';
@@ -78,9 +76,8 @@ export interface CompareReport extends Partial<RunReport> {
   readonly onlyInB: readonly string[];
 }
 
-type SkippedTensor = CompareReport['skipped'][number];
-
-// ------------------------------------------------------------------------------------------------------------------------ pairing
+/** Two tensors of one shape. */
+type TensorPair = readonly [a: LogicalTensor, b: LogicalTensor];
 
 /** A matrix in the orientation of the other model, which may hold its transpose. */
 function alike(tensor: LogicalTensor, other: LogicalTensor): LogicalTensor {
@@ -90,93 +87,112 @@ function alike(tensor: LogicalTensor, other: LogicalTensor): LogicalTensor {
   return other.isTurned || turned.shape.join() !== tensor.shape.join() ? { ...tensor, ...turned } : tensor;
 }
 
-/** The reason why two tensors of one name cannot be compared; undefined if they can. */
-function obstacle(pair: TensorPair): Omit<SkippedTensor, 'name'> | undefined {
-  const [a, b] = pair;
-  if (a.shape.join() !== b.shape.join()) {
-    const text = `shapes ${a.shape.join('×')} and ${b.shape.join('×')}`;
-    return { reason: { kind: 'shapes', a: a.shape, b: b.shape, text }, differs: true };
-  }
-  const unreadable = pair.find(({ form }) => codecOf(form).decode === undefined);
-  if (unreadable === undefined) return undefined;
-  const { type: dtype } = unreadable;
-  const text = `${dtype} is not a readable float type`;
-  return { reason: { kind: 'nonFloat', dtype, text }, differs: a.type !== b.type };
-}
-
-/** The converted model; undefined if it cannot be converted. Its tensors are then compared by their own names. */
-async function convertedIfPossible(
-  converter: Converter,
-  { model, beside }: Opened,
-  { model: other }: Opened,
-): Promise<Converted | undefined> {
-  try {
-    const choices = { missingBytes: 'keep', requantize: true, ...converter.choicesLike?.(other) };
-    return await converter.convert(model, beside, choices);
-  } catch (error) {
-    if (error instanceof ScalepointError && error.code !== 'IO') return undefined;
-    throw error;
-  }
-}
-
 /** The tensors of a model by name; in the format of the other model, if it can be converted to that. */
-async function tensorsOf(opened: Opened, other: Opened): Promise<Map<string, LogicalTensor>> {
-  const { format, model } = opened;
-  const maker = makersFor(format).find((known) => known.converter?.result === other.format.name);
-  const converted = maker?.converter && (await convertedIfPossible(maker.converter, opened, other));
+async function tensorsByName({ format, model, beside }: Opened, other: Opened): Promise<Map<string, LogicalTensor>> {
+  const converter = makersFor(format).find((known) => known.converter?.result === other.format.name)?.converter;
+  let converted: Converted | undefined;
+  try {
+    const choices = { missingBytes: 'keep', requantize: true, ...converter?.choicesLike?.(other.model) };
+    converted = await converter?.convert(model, beside, choices);
+  } catch (error) {
+    // Tensors of a model that cannot be converted are compared by their own names.
+    if (!(error instanceof ScalepointError) || error.code === 'IO') throw error;
+  }
   const tensors = converted?.tensors ?? (await format.tensors(model));
   return new Map(tensors.map((tensor) => [tensor.name, tensor]));
 }
 
-/** The tensors to compare, and the others. */
-interface Pairing extends Pick<CompareReport, 'skipped' | 'onlyInA' | 'onlyInB'> {
-  readonly pairs: readonly TensorPair[];
+/** The tasks of all pairs. @param firstFileOfB count of the files of the first model */
+function* comparedSteps(pairs: readonly TensorPair[], firstFileOfB: number, progress: TensorProgress): Steps {
+  for (const [index, [a, b]] of pairs.entries()) {
+    const elements = elementsOf(a.shape);
+    if (elements === 0) {
+      progress.add(index, 0);
+      continue;
+    }
+    const tensor: PlannedTensor = { source: a, form: a.form, parts: [] };
+    // Cut where both tensors can be cut.
+    for (const rectangle of rectanglesOf(elements, [gridOf(a), gridOf(b)])) {
+      const { rows, columns } = rectangle;
+      const inputs = [rectangleInput(a, rectangle), rectangleInput(b, rectangle, firstFileOfB)] as const;
+      const main = inputs[0].parts.filter(({ role }) => role === a.parts[0]?.role);
+      const sourceBytes = main.reduce((sum, { bytes, count }) => sum + bytes * count, 0);
+      const task = { kind: 'compare', rows, columns, inputs } as const;
+      yield { kind: 'tile', tensor, index, task, destinations: [], sourceBytes, rectangle };
+    }
+  }
 }
 
-async function pairsOf(a: Opened, b: Opened): Promise<Pairing> {
-  const [inA, inB] = [await tensorsOf(a, b), await tensorsOf(b, a)];
+/** Compares two open models. See `compareModels`. */
+async function compareOpen(a: Opened, b: Opened, options: WorkOptions): Promise<CompareReport> {
+  // Pair tensors by name. Leave out those that cannot be compared, with the reason.
+  const [inA, inB] = [await tensorsByName(a, b), await tensorsByName(b, a)];
   const pairs: TensorPair[] = [];
-  const skipped: SkippedTensor[] = [];
+  const skipped: CompareReport['skipped'][number][] = [];
   for (const [name, tensor] of inA) {
     const other = inB.get(name);
     if (other === undefined) continue;
     const pair: TensorPair = [alike(tensor, other), alike(other, tensor)];
-    const reason = obstacle(pair);
-    if (reason === undefined) pairs.push(pair);
-    else skipped.push({ name, ...reason });
+    const [x, y] = pair;
+    const unreadable = pair.find(({ form }) => codecOf(form).decode === undefined);
+    if (x.shape.join() !== y.shape.join()) {
+      const text = `shapes ${x.shape.join('×')} and ${y.shape.join('×')}`;
+      skipped.push({ name, reason: { kind: 'shapes', a: x.shape, b: y.shape, text }, differs: true });
+    } else if (unreadable !== undefined) {
+      const { type: dtype } = unreadable;
+      const text = `${dtype} is not a readable float type`;
+      skipped.push({ name, reason: { kind: 'nonFloat', dtype, text }, differs: x.type !== y.type });
+    } else pairs.push(pair);
   }
+  // Add up the errors of each pair, and the elements that are NaN or infinite in one tensor and another value in the other.
+  const { onProgress, signal } = options;
+  const files = [...a.model.files, ...b.model.files];
+  const elements = pairs.reduce((sum, [{ shape }]) => sum + elementsOf(shape), 0);
+  const progress = new TensorProgress(
+    pairs.length,
+    (index) => {
+      const [{ name, parts }] = pairs[index] as TensorPair;
+      const main = parts.filter(({ role }) => role === parts[0]?.role);
+      return { phase: 'quantize', tensor: name, bytes: main.reduce((sum, { tensor }) => sum + tensor.bytes, 0) };
+    },
+    onProgress,
+  );
+  const mismatched = new Float64Array(pairs.length);
+  const sums = await withRunner(elements, { sources: files, sinks: [] }, options, (runner) =>
+    runSteps({
+      steps: comparedSteps(pairs, a.model.files.length, progress),
+      tensors: pairs.length,
+      files,
+      runner,
+      progress,
+      signal,
+      take({ tiles }, { answers }) {
+        for (const { task, mismatched: count = 0 } of answers) {
+          const { index } = tiles[task] as (typeof tiles)[number];
+          mismatched[index] = (mismatched[index] as number) + count;
+        }
+      },
+    }),
+  );
+  // Report each pair, and all of them without single numbers that stand for infinity.
+  const allSums = new Float64Array(sumCount);
+  let allElements = 0;
+  const tensors = pairs.map(([{ name, shape, type }, other], i): ComparedTensor => {
+    const [found, n] = [sums.of(i) ?? new Float64Array(sumCount), elementsOf(shape)];
+    if (!standsForInfinity(n, normOf(found))) {
+      addSums(allSums, found);
+      allElements += n;
+    }
+    const error = measuresOf(found, n);
+    return { name, shape, a: type, b: other.type, error, mismatched: mismatched[i] as number };
+  });
   return {
-    pairs,
+    tensors,
+    total: measuresOf(allSums, allElements),
     skipped,
     onlyInA: [...inA.keys()].filter((name) => !inB.has(name)),
     onlyInB: [...inB.keys()].filter((name) => !inA.has(name)),
   };
-}
-
-// ---------------------------------------------------------------------------------------------------------------------- comparing
-
-/** The measures over all pairs, without single numbers that stand for infinity. */
-function totalOf(pairs: readonly TensorPair[], sums: readonly Float64Array[]): ErrorMeasures {
-  const all = new Float64Array(sumCount);
-  let elements = 0;
-  for (const [i, [{ shape }]] of pairs.entries()) {
-    const [own, n] = [sums[i] as Float64Array, elementsOf(shape)];
-    if (standsForInfinity(n, normOf(own))) continue;
-    addSums(all, own);
-    elements += n;
-  }
-  return measuresOf(all, elements);
-}
-
-/** Compares two open models. See `compareModels`. */
-export async function compareOpen(a: Opened, b: Opened, options: WorkOptions): Promise<CompareReport> {
-  const { pairs, ...rest } = await pairsOf(a, b);
-  const { sums, mismatched } = await comparePairs(pairs, [a.model.files, b.model.files], options);
-  const tensors = pairs.map(([{ name, shape, type }, other], i): ComparedTensor => {
-    const error = measuresOf(sums[i] as Float64Array, elementsOf(shape));
-    return { name, shape, a: type, b: other.type, error, mismatched: mismatched[i] as number };
-  });
-  return { tensors, total: totalOf(pairs, sums), ...rest };
 }
 
 /** Options of `compareModels`. */
@@ -221,7 +237,7 @@ export async function compareModels(
   checkWorkOptions(options);
   const { run = false } = options;
   options.signal?.throwIfAborted();
-  const named = (option: string) => (error: unknown) => {
+  const naming = (option: string) => (error: unknown) => {
     throw asOption(option, error);
   };
   return withCallbacks(options, (own) =>
@@ -230,84 +246,7 @@ export async function compareModels(
         const report = await compareOpen(first, second, own);
         if (run === false) return report;
         return { ...report, ...(await compareRuns(first, second, run === true ? {} : run, own.signal)) };
-      }).catch(named('b')),
-    ).catch(named('a')),
+      }).catch(naming('b')),
+    ).catch(naming('a')),
   );
-}
-
-/** Two tensors of one shape. */
-export type TensorPair = readonly [a: LogicalTensor, b: LogicalTensor];
-
-/** The errors of all pairs. */
-export interface PairSums {
-  /** Error sums of each pair, in the core's order. */
-  readonly sums: readonly Float64Array[];
-  /** For each pair the count of elements that are NaN or infinite in one tensor, and another value in the other. */
-  readonly mismatched: Float64Array;
-}
-
-/** Bytes of the parts that hold the elements, in the whole tensor. */
-function elementBytes({ parts }: LogicalTensor): number {
-  return parts.reduce((sum, { role, tensor }) => sum + (role === parts[0]?.role ? tensor.bytes : 0), 0);
-}
-
-/** Cuts a pair into rectangles at which both tensors can be cut. */
-function rectanglesOfPair(pair: TensorPair): Iterable<Rectangle> {
-  return rectanglesOf(elementsOf(pair[0].shape), pair.map(gridOf));
-}
-
-/** The tasks of all pairs. @param firstFileOfB count of the files of the first model */
-function* comparedSteps(pairs: readonly TensorPair[], firstFileOfB: number, progress: TensorProgress): Steps {
-  for (const [index, pair] of pairs.entries()) {
-    const [a, b] = pair;
-    if (elementsOf(a.shape) === 0) {
-      progress.add(index, 0);
-      continue;
-    }
-    const tensor: PlannedTensor = { source: a, form: a.form, parts: [] };
-    for (const rectangle of rectanglesOfPair(pair)) {
-      const { rows, columns } = rectangle;
-      const inputs = [rectangleInput(a, rectangle), rectangleInput(b, rectangle, firstFileOfB)] as const;
-      const sourceBytes = inputs[0].parts.reduce(
-        (sum, { role, bytes, count }) => sum + (role === a.parts[0]?.role ? bytes * count : 0),
-        0,
-      );
-      const task = { kind: 'compare', rows, columns, inputs } as const;
-      yield { kind: 'tile', tensor, index, task, destinations: [], sourceBytes, rectangle };
-    }
-  }
-}
-
-/** Compares pairs of tensors. @param files of both models */
-export async function comparePairs(
-  pairs: readonly TensorPair[],
-  [filesOfA, filesOfB]: readonly [readonly ByteSource[], readonly ByteSource[]],
-  options: WorkOptions,
-): Promise<PairSums> {
-  const { onProgress, signal } = options;
-  const files = [...filesOfA, ...filesOfB];
-  const elements = pairs.reduce((sum, [{ shape }]) => sum + elementsOf(shape), 0);
-  const reported = (index: number) => {
-    const [a] = pairs[index] as TensorPair;
-    return { phase: 'quantize', tensor: a.name, bytes: elementBytes(a) } as const;
-  };
-  const progress = new TensorProgress(pairs.length, reported, onProgress);
-  const mismatched = new Float64Array(pairs.length);
-  const sums = await withRunner(elements, { sources: files, sinks: [] }, options, (runner) =>
-    runSteps({
-      steps: comparedSteps(pairs, filesOfA.length, progress),
-      tensors: pairs.length,
-      files,
-      runner,
-      progress,
-      signal,
-      take({ tiles }, { answers }) {
-        for (const { task, mismatched: count = 0 } of answers) {
-          const { index } = tiles[task] as (typeof tiles)[number];
-          mismatched[index] = (mismatched[index] as number) + count;
-        }
-      },
-    }),
-  );
-  return { sums: pairs.map((_, i) => sums.of(i) ?? new Float64Array(sumCount)), mismatched };
 }

@@ -4,32 +4,22 @@ import { convertersFrom } from '../architectures/registry.js';
 import type { NewParameters } from '../arrays/options.js';
 import type { BlockTensor, LinearQuantizedTensor } from '../arrays/tensor.js';
 import { ScalepointError, typeError } from '../core/errors.js';
-import type { Codes, Part } from '../formats/codecs/codec.js';
-import { codecOf, float32Form, partsOf } from '../formats/codecs/registry.js';
+import { codecOf } from '../formats/codecs/registry.js';
 import { quoted } from '../formats/files/bytes.js';
-import { memorySink } from '../formats/files/sinks.js';
-import type { FilePlan, MetadataValue } from '../formats/format.js';
+import type { MetadataValue } from '../formats/format.js';
 import type { ModelFormat, ResultFormat } from '../formats/registry.js';
 import { type Opened, withModel } from './open.js';
 import type { ModelInput, OpenOptions } from './recognize.js';
-import { withRunner } from './start.js';
-import { readNamed, readStored, readTensorBytes, type Tensor, tensorNamed } from './stored-tensor.js';
+import { readStored, readTensorBytes, type Tensor, tensorNamed } from './stored-tensor.js';
 import { checkOptions, checkWorkOptions, type WorkOptions, withCallbacks, workNames } from './work-options.js';
-import { convertedElements, writePlan } from './writing.js';
+import { tensorFloats } from './writing.js';
 
-/** Checks the options of a call that makes no file. */
-function checkReadOptions(options: WorkOptions): void {
-  checkOptions(options, workNames);
-  checkWorkOptions(options);
-  options.signal?.throwIfAborted();
-}
-
-function checkOpenOptions(options: OpenOptions): void {
-  checkOptions(options, ['signal']);
+function checkOpenOptions(options: OpenOptions, names: readonly string[] = ['signal']): void {
+  checkOptions(options, names);
   checkWorkOptions(options as WorkOptions);
 }
 
-function checkName(name: unknown): void {
+function checkTensorName(name: unknown): void {
   if (typeof name === 'string') return;
   throw typeError('name', { kind: 'text', form: 'the name of a tensor', examples: ['fc1.weight'] }, name);
 }
@@ -42,11 +32,31 @@ function checkName(name: unknown): void {
  */
 export async function inspectModel(file: ModelInput, options: OpenOptions = {}): Promise<ModelInfo> {
   checkOpenOptions(options);
-  return withModel(file, options, async (opened) => {
-    const info = await describeModel(opened);
-    // Errors of files beside the model are ignored.
+  return withModel(file, options, async ({ format, model, beside }) => {
+    const { bytes, files, tensors: stored, metadata } = model;
+    // Find the conversion to another format that the model seems to allow. Ask no server for files beside it, and ignore their errors.
+    let conversion: ModelInfo['conversion'];
+    const besideFile = (name: string) => (beside.isRemote ? Promise.resolve(undefined) : beside.file(name));
+    for (const converter of convertersFrom(format.name)) {
+      const architecture = await converter.detect(model, { ...beside, file: besideFile }).catch((error: unknown) => {
+        if (error instanceof ScalepointError || error instanceof TypeError) return undefined;
+        throw error;
+      });
+      if (architecture === undefined) continue;
+      conversion = { format: converter.result as ResultFormat, architecture };
+      break;
+    }
     options.signal?.throwIfAborted();
-    return info;
+    return {
+      format: format.name as ModelFormat,
+      bytes,
+      files: files.map(({ name }) => name ?? ''),
+      tensors: stored.map(({ name, dtype, shape, bytes: size, byteOffset, file: index }) => {
+        return { name, dtype, shape, bytes: size, byteOffset, file: index };
+      }),
+      metadata,
+      ...(conversion && { conversion }),
+    };
   });
 }
 
@@ -56,9 +66,9 @@ export async function inspectModel(file: ModelInput, options: OpenOptions = {}):
  * @throws ScalepointError `NOT_FOUND`, and what `inspectModel` throws
  */
 export async function readTensor(file: ModelInput, name: string, options: OpenOptions = {}): Promise<Tensor> {
-  checkName(name);
+  checkTensorName(name);
   checkOpenOptions(options);
-  return withModel(file, options, (opened) => readNamed(opened.model, name));
+  return withModel(file, options, ({ model }) => readStored(model, tensorNamed(model.tensors, name)));
 }
 
 /**
@@ -95,9 +105,17 @@ export async function* tensors(file: ModelInput, options: OpenOptions = {}): Asy
  * @throws ScalepointError `NOT_FOUND`; `UNSUPPORTED_DTYPE` if the tensor does not stand for floats; and what `inspectModel` throws
  */
 export async function readFloats(file: ModelInput, name: string, options: WorkOptions = {}): Promise<FloatTensor> {
-  checkName(name);
-  checkReadOptions(options);
-  return withCallbacks(options, (own) => withModel(file, own, (opened) => readAsFloats(opened, name, own)));
+  checkTensorName(name);
+  checkOpenOptions(options, workNames);
+  options.signal?.throwIfAborted();
+  return withCallbacks(options, (own) =>
+    withModel(file, own, async ({ format, model }) => {
+      const source = tensorNamed(await format.tensors(model), name);
+      const { shape, form, type } = source;
+      if (codecOf(form).decode === undefined) throw unreadable(name, `${type} is not a readable float type`);
+      return { name, shape, data: await tensorFloats(source, format.name, model.files, own) };
+    }),
+  );
 }
 
 /**
@@ -111,9 +129,18 @@ export async function readQuantized(
   name: string,
   options: OpenOptions = {},
 ): Promise<(LinearQuantizedTensor<Int8Array<ArrayBuffer>> & NewParameters) | BlockTensor<Uint8Array<ArrayBuffer>>> {
-  checkName(name);
+  checkTensorName(name);
   checkOpenOptions(options);
-  return withModel(file, options, (opened) => readCodes(opened, name));
+  return withModel(file, options, async ({ format, model }) => {
+    const { shape, form, parts, type } = tensorNamed(await format.tensors(model), name);
+    const codec = codecOf(form);
+    const bytes: Record<string, Uint8Array<ArrayBuffer>> = {};
+    for (const { role, tensor } of codec.codes === undefined ? [] : parts)
+      bytes[role] = await readTensorBytes(model, tensor);
+    const found = codec.codes?.(shape, form, bytes);
+    if (found === undefined) throw unreadable(name, `${type} has no integer codes and no blocks`);
+    return found;
+  });
 }
 
 /** A tensor in a model. */
@@ -158,38 +185,6 @@ export interface ModelInfo {
     | undefined;
 }
 
-/**
- * The conversion to another format that a model seems to allow. Ignores errors of files beside the model, so that `inspectModel` does not
- * fail, and asks no server for such files.
- */
-async function conversionOf({ format, model, beside }: Opened): Promise<Pick<ModelInfo, 'conversion'>> {
-  const file = (name: string) => (beside.isRemote ? Promise.resolve(undefined) : beside.file(name));
-  for (const converter of convertersFrom(format.name)) {
-    const architecture = await converter.detect(model, { ...beside, file }).catch((error: unknown) => {
-      if (error instanceof ScalepointError || error instanceof TypeError) return undefined;
-      throw error;
-    });
-    if (architecture !== undefined) return { conversion: { format: converter.result as ResultFormat, architecture } };
-  }
-  return {};
-}
-
-/** Describes an open model. */
-export async function describeModel(opened: Opened): Promise<ModelInfo> {
-  const { format, model } = opened;
-  const { bytes, files, tensors, metadata } = model;
-  return {
-    format: format.name as ModelFormat,
-    bytes,
-    files: files.map(({ name }) => name ?? ''),
-    tensors: tensors.map(({ name, dtype, shape, bytes: size, byteOffset, file }) => {
-      return { name, dtype, shape, bytes: size, byteOffset, file };
-    }),
-    metadata,
-    ...(await conversionOf(opened)),
-  };
-}
-
 /** A tensor as floats. */
 export interface FloatTensor {
   /** Its name in the file. */
@@ -200,47 +195,7 @@ export interface FloatTensor {
   readonly data: Float32Array<ArrayBuffer>;
 }
 
-/** Reads one tensor as floats. Codes are decoded with their scales. @throws ScalepointError `NOT_FOUND`, `UNSUPPORTED_DTYPE` */
-export async function readAsFloats(
-  { format, model }: Opened,
-  name: string,
-  options: WorkOptions,
-): Promise<FloatTensor> {
-  const source = tensorNamed(await format.tensors(model), name);
-  if (codecOf(source.form).decode === undefined) {
-    const message = `tensor ${quoted(name)}: ${source.type} is not a readable float type`;
-    throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: name });
-  }
-  const [part] = partsOf(source.shape, float32Form) as readonly [Part];
-  const plan: FilePlan = {
-    format: format.name,
-    files: [{ suffix: '', size: part.bytes, segments: [{ at: 0, tensor: 0, role: part.role }] }],
-    tensors: [{ source, form: float32Form, parts: [part] }],
-    notes: [],
-    sidecars: [],
-  };
-  const sink = memorySink(part.bytes);
-  const { signal, onProgress } = options;
-  const { files } = model;
-  await withRunner(convertedElements(plan), { sources: files, sinks: [sink] }, options, (runner) =>
-    writePlan({ plan, files, sinks: [sink], runner, signal, onProgress }),
-  );
-  await sink.finish();
-  const bytes = await sink.bytes();
-  const own = bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice();
-  return { name, shape: source.shape, data: new Float32Array(own.buffer) };
-}
-
-/** Reads the codes of one tensor. @throws ScalepointError `NOT_FOUND`, `UNSUPPORTED_DTYPE` */
-export async function readCodes({ format, model }: Opened, name: string): Promise<Codes> {
-  const { shape, form, parts, type } = tensorNamed(await format.tensors(model), name);
-  const codec = codecOf(form);
-  const fail = (): never => {
-    const message = `tensor ${quoted(name)}: ${type} has no integer codes and no blocks`;
-    throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: name });
-  };
-  if (codec.codes === undefined) return fail();
-  const bytes: Record<string, Uint8Array<ArrayBuffer>> = {};
-  for (const { role, tensor } of parts) bytes[role] = await readTensorBytes(model, tensor);
-  return codec.codes(shape, form, bytes) ?? fail();
+/** The error for a tensor that a call cannot read. */
+export function unreadable(name: string, message: string): ScalepointError {
+  return new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}`, { tensor: name });
 }

@@ -75,7 +75,7 @@ function nearTarget(to: unknown, owners: readonly Format[]): Hint | undefined {
   const found = owners.flatMap(({ targets, label }) => {
     const names = targets.map(({ name }) => name);
     // Without a similar name, take the integer with at least as many bits: int8 for int5.
-    const bits = (name: unknown) => Number(/^u?int(\d+)$/.exec(String(name))?.[1] ?? NaN);
+    const bits = (name: unknown) => Number(/^u?int(\d+)$/.exec(typeof name === 'string' ? name : '')?.[1] ?? NaN);
     const wider = names.filter((name) => bits(name) >= bits(to)).sort((a, b) => bits(a) - bits(b));
     const near = didYouMean(to, names).names[0] ?? wider[0];
     return near === undefined ? [] : [{ near, label }];

@@ -4,20 +4,18 @@ import { RoleId } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
 import type { ErrorMeasures } from '../core/measure.js';
 import { waitingFor } from '../core/waiting.js';
-import type { Part } from '../formats/codecs/codec.js';
-import { codecOf, float32Form, partsOf } from '../formats/codecs/registry.js';
-import { type ByteSource, quoted } from '../formats/files/bytes.js';
+import { codecOf, partsOf } from '../formats/codecs/registry.js';
+import { quoted } from '../formats/files/bytes.js';
 import { openWithin } from '../formats/files/open.js';
-import { memorySink } from '../formats/files/sinks.js';
-import type { FilePlan, LogicalTensor, PlannedTensor } from '../formats/format.js';
+import type { LogicalTensor } from '../formats/format.js';
 import { sampleOf } from './estimate.js';
+import { unreadable } from './inspect-model.js';
 import { withModel } from './open.js';
 import { planFor } from './plan.js';
 import { fitted, type PlanOptions } from './plan-model.js';
 import type { ModelInput } from './recognize.js';
-import { withRunner } from './start.js';
 import { type WorkOptions, withCallbacks } from './work-options.js';
-import { convertedElements, writePlan } from './writing.js';
+import { makeTensor, tensorFloats } from './writing.js';
 
 /** A tensor before and after its conversion. */
 interface PlannedFloats {
@@ -31,59 +29,6 @@ interface PlannedFloats {
   readonly bytes: number;
   /** The error, as `estimateModel` measures it. */
   readonly error: ErrorMeasures;
-}
-
-/** Writes the parts of one tensor into memory, one behind the other. Those that follow from the shape come last. */
-async function written(
-  tensor: PlannedTensor,
-  { format, moments }: Pick<FilePlan, 'format' | 'moments'>,
-  files: readonly ByteSource[],
-  options: WorkOptions,
-) {
-  let size = 0;
-  const segments = tensor.parts.flatMap(({ role, bytes, constant }) => {
-    if (constant !== undefined) return [];
-    const at = size;
-    size += bytes;
-    return [{ at, tensor: 0, role }];
-  });
-  const plan: FilePlan = {
-    format,
-    moments,
-    files: [{ suffix: '', size, segments }],
-    tensors: [tensor],
-    notes: [],
-    sidecars: [],
-  };
-  const sink = memorySink(size);
-  const { signal, onProgress } = options;
-  const [error] = await withRunner(convertedElements(plan), { sources: files, sinks: [sink] }, options, (runner) =>
-    writePlan({ plan, files, sinks: [sink], runner, signal, onProgress }),
-  );
-  await sink.finish();
-  const made = await sink.bytes();
-  const bytes = new Uint8Array(tensor.parts.reduce((sum, part) => sum + part.bytes, 0));
-  bytes.set(made);
-  const places = new Map(segments.map(({ role, at }) => [role, at]));
-  for (const { role, constant } of tensor.parts) {
-    if (constant === undefined) continue;
-    bytes.set(constant, size);
-    places.set(role, size);
-    size += constant.length;
-  }
-  return { bytes, places, error };
-}
-
-/** A tensor as floats. */
-async function floatsOf(
-  source: LogicalTensor,
-  format: FilePlan['format'],
-  files: readonly ByteSource[],
-  options: WorkOptions,
-) {
-  const parts = partsOf(source.shape, float32Form) as readonly Part[];
-  const { bytes } = await written({ source, form: float32Form, parts }, { format }, files, options);
-  return new Float32Array(bytes.buffer);
 }
 
 /**
@@ -110,15 +55,14 @@ export async function readPlanned(
       const { form } = found;
       const { decode, label } = codecOf(form);
       if (decode === undefined) {
-        const message = `tensor ${quoted(name)}: ${label(form)} is not a readable float type`;
-        throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: name });
+        throw unreadable(name, `${label(form)} is not a readable float type`);
       }
       const parts = source === found.source ? found.parts : partsOf(source.shape, form);
       const waiting = waitingFor(own.signal);
       const statistics = plan.moments === undefined ? undefined : await openWithin(waiting, plan.moments);
       try {
         const inputs = statistics === undefined ? files : [...files, statistics];
-        const { bytes, places, error } = await written({ ...found, source, parts }, plan, inputs, own);
+        const { bytes, places, error } = await makeTensor({ ...found, source, parts }, plan, inputs, own);
         // The codes are read as a reader of the result does, which takes no shapes and names of types from parts.
         const stored: LogicalTensor = {
           name,
@@ -133,8 +77,8 @@ export async function readPlanned(
         };
         return {
           shape: source.shape,
-          before: await floatsOf(source, plan.format, files, own),
-          after: await floatsOf(stored, plan.format, [await openWithin(waiting, bytes)], own),
+          before: await tensorFloats(source, plan.format, files, own),
+          after: await tensorFloats(stored, plan.format, [await openWithin(waiting, bytes)], own),
           bytes: bytes.length,
           error: error as ErrorMeasures,
         };

@@ -118,11 +118,6 @@ export async function readTensorBytes({ files }: OpenModel, tensor: SourceTensor
   return bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice();
 }
 
-/** Reads one tensor of an open model into a new array. @throws ScalepointError `NOT_FOUND` */
-export async function readNamed(model: OpenModel, name: string): Promise<Tensor> {
-  return readStored(model, tensorNamed(model.tensors, name));
-}
-
 /** Reads a tensor of an open model into a new array. */
 export async function readStored(model: OpenModel, tensor: SourceTensor): Promise<Tensor> {
   const { name, dtype, shape } = tensor;

@@ -1,15 +1,19 @@
 /** Writes the result of a plan into sinks. */
 import type { ErrorMeasures } from '../core/measure.js';
+import type { Part } from '../formats/codecs/codec.js';
 import { elementsOf } from '../formats/codecs/elements.js';
+import { float32Form, partsOf } from '../formats/codecs/registry.js';
 import type { ByteSource } from '../formats/files/bytes.js';
 import { Md5 } from '../formats/files/checksums.js';
-import type { ByteSink } from '../formats/files/sinks.js';
-import type { FilePlan, PlannedTensor } from '../formats/format.js';
+import { type ByteSink, memorySink } from '../formats/files/sinks.js';
+import type { FilePlan, LogicalTensor, PlannedTensor } from '../formats/format.js';
 import { runSteps } from './engine.js';
 import { storedBytes, tensorError } from './logical-tensor.js';
 import { type Progress, TensorProgress } from './progress.js';
+import { withRunner } from './start.js';
 import { stepsOf } from './steps.js';
 import type { TileRunner } from './task.js';
+import type { WorkOptions } from './work-options.js';
 
 /** A plan, its files, and the runner for it. */
 export interface WriteWork {
@@ -114,4 +118,57 @@ export async function writePlan(work: WriteWork): Promise<(ErrorMeasures | undef
 /** Count of floats that a plan converts. It decides whether workers pay. */
 export function convertedElements({ tensors }: Pick<FilePlan, 'tensors'>): number {
   return tensors.reduce((sum, { kept, source }) => sum + (kept === undefined ? elementsOf(source.shape) : 0), 0);
+}
+
+/** Makes the parts of one tensor in memory, one behind the other. Those that follow from the shape come last. */
+export async function makeTensor(
+  tensor: PlannedTensor,
+  { format, moments }: Pick<FilePlan, 'format' | 'moments'>,
+  files: readonly ByteSource[],
+  options: WorkOptions,
+) {
+  let size = 0;
+  const segments = tensor.parts.flatMap(({ role, bytes, constant }) => {
+    if (constant !== undefined) return [];
+    const at = size;
+    size += bytes;
+    return [{ at, tensor: 0, role }];
+  });
+  const output = { suffix: '', size, segments };
+  const plan: FilePlan = { format, moments, files: [output], tensors: [tensor], notes: [], sidecars: [] };
+  const sink = memorySink(size);
+  const sinks = [sink];
+  const { signal, onProgress } = options;
+  const [error] = await withRunner(convertedElements(plan), { sources: files, sinks }, options, (runner) =>
+    writePlan({ plan, files, sinks, runner, signal, onProgress }),
+  );
+  await sink.finish();
+  let bytes = await sink.bytes();
+  const places = new Map(segments.map(({ role, at }) => [role, at]));
+  // Give the bytes a buffer of their own, with room for constants.
+  const all = tensor.parts.reduce((sum, part) => sum + part.bytes, 0);
+  if (bytes.buffer.byteLength !== all) {
+    const made = bytes;
+    bytes = new Uint8Array(all);
+    bytes.set(made);
+  }
+  for (const { role, constant } of tensor.parts) {
+    if (constant === undefined) continue;
+    bytes.set(constant, size);
+    places.set(role, size);
+    size += constant.length;
+  }
+  return { bytes, places, error };
+}
+
+/** A tensor as floats. */
+export async function tensorFloats(
+  source: LogicalTensor,
+  format: FilePlan['format'],
+  files: readonly ByteSource[],
+  options: WorkOptions,
+): Promise<Float32Array<ArrayBuffer>> {
+  const parts = partsOf(source.shape, float32Form) as readonly Part[];
+  const { bytes } = await makeTensor({ source, form: float32Form, parts }, { format }, files, options);
+  return new Float32Array(bytes.buffer);
 }
