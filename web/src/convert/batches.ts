@@ -50,7 +50,7 @@ function addWrite(writes: BatchWrite[], { file, position, offset, bytes, tile, i
 }
 
 /** Lays out the memory of a batch in the order of positions. */
-function layOut(steps: readonly BatchedStep[]): PlannedBatch {
+function layOutBatch(steps: readonly BatchedStep[]): PlannedBatch {
   // Separate the tasks, which are sent away, from their subjects. List the stretches of the output.
   const tiles: TileSubject[] = [];
   const tasks: TileStep['task'][] = [];
@@ -130,7 +130,7 @@ export async function* batchesOf(
   let collected: BatchedStep[] = [];
   let [tasks, elements, hasKnown, hasLarge] = [0, 0, false, false];
   const flush = () => {
-    const batch = layOut(collected);
+    const batch = layOutBatch(collected);
     collected = [];
     [tasks, elements, hasKnown, hasLarge] = [0, 0, false, false];
     return batch;

@@ -75,7 +75,7 @@ function sortedUpgrades(lists: readonly (readonly IndexedChoice[])[]): Upgrade[]
     .sort((a, b) => b.slope - a.slope || a.list - b.list || a.from.bytes - b.from.bytes);
 }
 
-function sumOf(choices: readonly SizedChoice[]): SizeError {
+function sumChoices(choices: readonly SizedChoice[]): SizeError {
   let [bytes, error] = [0, 0];
   for (const choice of choices) {
     bytes += choice.bytes;
@@ -91,7 +91,7 @@ function sumOf(choices: readonly SizedChoice[]): SizeError {
 export function frontier(lists: readonly (readonly SizedChoice[])[]): SizeError[] {
   const candidates = lists.map(worthwhile);
   const picks = candidates.map(([smallest]) => smallest as IndexedChoice);
-  const points = [sumOf(picks)];
+  const points = [sumChoices(picks)];
   let { bytes, error } = points[0] as SizeError;
   for (const { from, to } of sortedUpgrades(candidates)) {
     bytes += to.bytes - from.bytes;
@@ -109,9 +109,9 @@ interface Walk {
 }
 
 /** Takes upgrades by falling slope, and skips those that do not fit. */
-function walk(candidates: readonly (readonly IndexedChoice[])[], budget: number): Walk {
+function takeUpgrades(candidates: readonly (readonly IndexedChoice[])[], budget: number): Walk {
   const picks = candidates.map(([smallest]) => smallest as IndexedChoice);
-  let left = budget - sumOf(picks).bytes;
+  let left = budget - sumChoices(picks).bytes;
   let slope: number | undefined;
   for (const { list, from, to, slope: gain } of sortedUpgrades(candidates)) {
     const more = to.bytes - from.bytes;
@@ -136,7 +136,7 @@ interface SearchState extends SizeError {
 const mostStates = 1 << 13;
 
 /** Merges two lists of states that are sorted by bytes. Drops states that are not worth their bytes. */
-function merged(a: readonly SearchState[], b: readonly SearchState[]): SearchState[] {
+function mergeStates(a: readonly SearchState[], b: readonly SearchState[]): SearchState[] {
   const all: SearchState[] = [];
   let [i, j] = [0, 0];
   while (i < a.length || j < b.length) {
@@ -182,11 +182,11 @@ class Search {
     this.#budget = budget;
     this.#price = price;
     this.#best = known;
-    this.#error = sumOf(known).error;
+    this.#error = sumChoices(known).error;
     this.#cheapest = candidates.map((list) =>
       list.reduce((best, one) => (this.#priced(one) < this.#priced(best) ? one : best)),
     );
-    const { bytes, error } = sumOf(this.#cheapest);
+    const { bytes, error } = sumChoices(this.#cheapest);
     this.#least = error + price * (bytes - budget);
   }
 
@@ -215,7 +215,7 @@ class Search {
     for (let i = decided - 1; i >= 0 && at !== undefined; i--, at = at.before) {
       picks[(open[i] as OpenList).list] = at.taken as IndexedChoice;
     }
-    const { bytes, error } = sumOf(picks);
+    const { bytes, error } = sumChoices(picks);
     // Rounding differs with the order of the sum, so that the comparison is repeated with the final sum.
     if (bytes > this.#budget || error >= this.#error) return;
     this.#best = picks;
@@ -233,7 +233,7 @@ class Search {
         if (bytes + leastRest > this.#budget || this.#least + cost >= this.#error) continue;
         next.push({ bytes, error: before.error + taken.error, cost, before, taken });
       }
-      all = merged(all, next);
+      all = mergeStates(all, next);
     }
     if (all.length <= mostStates) return all;
     const byCost = [...all].sort((a, b) => a.cost - b.cost || a.bytes - b.bytes);
@@ -244,8 +244,8 @@ class Search {
   run(): Allocation {
     const open = this.#open();
     const isOpen = new Set(open.map(({ list }) => list));
-    const fixed = sumOf(this.#cheapest.filter((_, i) => !isOpen.has(i)));
-    let rest = sumOf(open.map(({ list }) => this.#cheapest[list] as IndexedChoice));
+    const fixed = sumChoices(this.#cheapest.filter((_, i) => !isOpen.has(i)));
+    let rest = sumChoices(open.map(({ list }) => this.#cheapest[list] as IndexedChoice));
     let leastRest = open.reduce((sum, { options }) => sum + (options[0] as IndexedChoice).bytes, 0);
     let states: SearchState[] = [{ ...fixed, cost: 0, before: undefined, taken: undefined }];
     for (const [i, one] of open.entries()) {
@@ -255,7 +255,7 @@ class Search {
       states = this.#expand(states, one, leastRest);
       for (const state of states) this.#complete(state, rest, open, i + 1);
     }
-    const { bytes, error } = sumOf(this.#best);
+    const { bytes, error } = sumChoices(this.#best);
     const bound = Math.max(0, Math.min(error, this.#least + this.#dropped));
     return { picks: this.#best.map(({ pick }) => pick), bytes, error, bound };
   }
@@ -270,9 +270,9 @@ class Search {
  */
 export function chooseWithin(lists: readonly (readonly SizedChoice[])[], budget: number): Allocation | undefined {
   const candidates = lists.map(worthwhile);
-  if (sumOf(candidates.map(([smallest]) => smallest as IndexedChoice)).bytes > budget) return undefined;
-  const { picks, slope } = walk(candidates, budget);
+  if (sumChoices(candidates.map(([smallest]) => smallest as IndexedChoice)).bytes > budget) return undefined;
+  const { picks, slope } = takeUpgrades(candidates, budget);
   if (slope !== undefined) return new Search(candidates, budget, picks, slope).run();
-  const { bytes, error } = sumOf(picks);
+  const { bytes, error } = sumChoices(picks);
   return { picks: picks.map(({ pick }) => pick), bytes, error, bound: error };
 }

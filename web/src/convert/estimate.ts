@@ -34,7 +34,7 @@ export interface ModelEstimate extends ModelReport {
 const defaultSample = 1 << 16;
 
 /** Rows from the middle of a tensor, as a new tensor. The same tensor if it is short, or if its rows are not contiguous. */
-export function sampleOf(source: LogicalTensor, most: number): LogicalTensor {
+export function sampleRows(source: LogicalTensor, most: number): LogicalTensor {
   const { gathered } = source;
   if (gathered !== undefined) return sampleOfGathered(source, gathered, most);
   const { shape, parts } = source;
@@ -51,7 +51,7 @@ export function sampleOf(source: LogicalTensor, most: number): LogicalTensor {
 }
 
 /** Rows from the middle of a view, about as many as wanted; undefined if its dimensions are not those of rows. */
-function middleOf(
+function middleRows(
   { offset, dims }: ElementView,
   width: number,
   wanted: number,
@@ -62,7 +62,7 @@ function middleOf(
   const inner = rest.reduce((product, [n]) => product * n, 1) / width;
   if (!Number.isInteger(inner)) return undefined;
   if (inner > wanted)
-    return middleOf({ offset: offset + Math.floor((count - 1) / 2) * stride, dims: rest }, width, wanted);
+    return middleRows({ offset: offset + Math.floor((count - 1) / 2) * stride, dims: rest }, width, wanted);
   const some = Math.min(count, Math.floor(wanted / inner));
   const view = { offset: offset + Math.floor((count - some) / 2) * stride, dims: [[some, stride] as const, ...rest] };
   return { shape: [some * inner, width], gathered: { width, view } };
@@ -80,16 +80,16 @@ function sampleOfGathered(
   const rows = elementsOf(source.shape) / (members ?? parts).length / width - zeroRows;
   if (members !== undefined) {
     const { name, type } = source;
-    return sampleOf({ name, type, shape: [rows, width], ...inMiddle(members) }, most);
+    return sampleRows({ name, type, shape: [rows, width], ...inMiddle(members) }, most);
   }
   const part = inMiddle(parts);
   const { name, type, form, prepare } = source;
   if (view !== undefined) {
     const matrix = elementsOf(source.shape.slice(-2)) / width;
-    const some = middleOf(view, width, Math.min(rows, matrix, Math.max(1, Math.floor(most / Math.max(1, width)))));
+    const some = middleRows(view, width, Math.min(rows, matrix, Math.max(1, Math.floor(most / Math.max(1, width)))));
     return some === undefined ? whole : { ...whole, ...some, parts: [part] };
   }
-  return sampleOf({ name, type, form, shape: [rows, width], parts: [part], prepare }, most);
+  return sampleRows({ name, type, form, shape: [rows, width], parts: [part], prepare }, most);
 }
 
 /** Estimates the result of an open model. See `estimateModel`. */
@@ -103,7 +103,7 @@ export async function estimateOpen(
   const plan = await planFor(opened, choices);
   let sampled = 0;
   const chosen = plan.tensors.map((tensor) => {
-    const source = tensor.kept === undefined ? sampleOf(tensor.source, sample) : tensor.source;
+    const source = tensor.kept === undefined ? sampleRows(tensor.source, sample) : tensor.source;
     if (source === tensor.source) return tensor;
     sampled++;
     return { ...tensor, source };

@@ -5,7 +5,7 @@ import { rangeError } from '../core/errors.js';
 import { without } from '../core/option-problem.js';
 import { elementsOf } from '../formats/codecs/elements.js';
 import { codecOf } from '../formats/codecs/registry.js';
-import type { FilePlan, Format, FormatInfo, Mixtures, PlannedTensor } from '../formats/format.js';
+import type { FilePlan, PlannedTensor } from '../formats/format.js';
 import { type PlanChoices, type Rule, ruleFor } from '../formats/options.js';
 import { isKeptFor } from '../formats/reason.js';
 import { formatNamed, type ModelFormat } from '../formats/registry.js';
@@ -89,25 +89,16 @@ interface PlannedType {
   readonly bytes: number;
 }
 
-/** The mixtures of a format for a target. @throws RangeError if the target has no mixtures */
-function mixturesOf({ mixtures }: Format, to: string, option: string) {
-  const types = mixtures?.types(to);
-  if (mixtures === undefined || types === undefined) {
-    throw rangeError(option, without('to', to));
-  }
-  return { mixtures, types };
-}
-
-const bytesIn = ({ parts }: PlannedTensor, { stored }: Mixtures) =>
-  parts.reduce((sum, part) => sum + stored(part.bytes), 0);
-
 /** The types that each tensor can have, from a plan for each type in which a rule gives it to all tensors that the target converts. */
 async function plannedTypes(opened: Opened, choices: PlanChoices, option: string) {
   // Plan the target alone, to know which tensors it converts.
   const maker = makerOf(opened.format, choices.to);
   if (maker === undefined) throw targetError(opened.format, choices.to);
   const { format } = maker;
-  const { mixtures, types } = mixturesOf(format, choices.to, option);
+  const { mixtures, ruleTargets } = format;
+  const types = mixtures?.types(choices.to);
+  if (mixtures === undefined || types === undefined) throw rangeError(option, without('to', choices.to));
+  const bytesIn = ({ parts }: PlannedTensor) => parts.reduce((sum, part) => sum + mixtures.stored(part.bytes), 0);
   const { rules = [] } = choices;
   const base = await planFor(opened, choices);
   const isOpen = ({ kept, source }: PlannedTensor) =>
@@ -116,7 +107,7 @@ async function plannedTypes(opened: Opened, choices: PlanChoices, option: string
   const names = base.tensors.flatMap(({ source }, i) => (open[i] ? [source.name] : []));
   const planned = async (to: string): Promise<FilePlan> =>
     planFor(opened, { ...choices, rules: [...rules, ...rulesFor(names.map((name) => [name, to]))] });
-  const sum = ({ tensors }: FilePlan) => tensors.reduce((bytes, tensor) => bytes + bytesIn(tensor, mixtures), 0);
+  const sum = ({ tensors }: FilePlan) => tensors.reduce((bytes, tensor) => bytes + bytesIn(tensor), 0);
   // Begin each list with the tensor as it is.
   const kept = await planned('keep');
   const otherBytes = resultBytes(kept) - sum(kept);
@@ -124,7 +115,8 @@ async function plannedTypes(opened: Opened, choices: PlanChoices, option: string
     const own = open[i] ? tensor : (base.tensors[i] as PlannedTensor);
     // Name the type that a rule gave it, for the others of its unit.
     const ruled = own.kept === undefined && !open[i] ? ruleFor(rules, own.source.name)?.to : undefined;
-    return [{ to: ruled ?? keptName(format, own), tensor: own, bytes: bytesIn(own, mixtures) }];
+    const keptName = ruleTargets.includes(own.source.type) ? own.source.type : 'keep';
+    return [{ to: ruled ?? keptName, tensor: own, bytes: bytesIn(own) }];
   });
   // Add each smaller type.
   let moments = base.moments;
@@ -135,8 +127,10 @@ async function plannedTypes(opened: Opened, choices: PlanChoices, option: string
     const more = Math.max(0, Math.ceil((resultBytes(plan) - sum(plan) - otherBytes) / Math.max(1, names.length)));
     for (const [i, tensor] of plan.tensors.entries()) {
       const list = found[i] as PlannedType[];
-      const bytes = bytesIn(tensor, mixtures) + more;
-      const label = nameIn(format, tensor, to);
+      const bytes = bytesIn(tensor) + more;
+      // The type that a tensor got is another one if its rows do not fit the requested one.
+      const made = codecOf(tensor.form).label(tensor.form);
+      const label = ruleTargets.includes(made) ? made : to;
       const [asItIs] = list as [PlannedType];
       // A type that is not smaller than the original has no use.
       const isWorth = open[i] && tensor.kept === undefined && bytes < asItIs.bytes;
@@ -144,42 +138,6 @@ async function plannedTypes(opened: Opened, choices: PlanChoices, option: string
     }
   }
   return { format, found, otherBytes, moments };
-}
-
-/** The name in rules for the type that a tensor got, which differs from the requested one if the rows do not fit that type. */
-function nameIn({ ruleTargets }: FormatInfo, { form }: PlannedTensor, to: string): string {
-  const label = codecOf(form).label(form);
-  return ruleTargets.includes(label) ? label : to;
-}
-
-/** The name in rules for leaving a tensor as it is. */
-function keptName(format: FormatInfo, { source }: PlannedTensor): string {
-  return format.ruleTargets.includes(source.type) ? source.type : 'keep';
-}
-
-/** Error sums by name. */
-type NamedSums = ReturnType<typeof ErrorSumsRecord.read>;
-
-/** The squared error of a tensor's elements relative to their squares, weighted by the importance of columns if that is known. */
-function elementLoss({ squaredError, squaredX, weightedError, weightedX }: NamedSums): number {
-  if (squaredError === 0) return 0;
-  return weightedX > 0 ? weightedError / weightedX : squaredError / squaredX;
-}
-
-/**
- * The loss of a tensor in each of its types. With moments of its inputs, it is the squared error of its outputs relative to their squares.
- * Types whose outputs were not measured are estimated as if the inputs of different columns were independent.
- * @param all sums of each type; undefined for a tensor that is kept
- */
-function lossesOf(all: readonly (NamedSums | undefined)[]): number[] {
-  const most = (name: 'outputX' | 'weightedX') =>
-    all.reduce((largest, sums) => Math.max(largest, sums?.[name] ?? 0), 0);
-  const [outputX, weightedX] = [most('outputX'), most('weightedX')];
-  return all.map((sums) => {
-    if (sums === undefined) return 0;
-    if (sums.outputX > 0) return sums.outputError / sums.outputX;
-    return elementLoss(sums) * (outputX > 0 && weightedX > 0 ? weightedX / outputX : 1);
-  });
 }
 
 /** Measures the errors of the tensors of an open model in each type that they can have. See `measureTypes`. */
@@ -197,9 +155,20 @@ export async function measureOpen(
     const [{ tensor }] = list as [PlannedType];
     const { name, shape } = tensor.source;
     const weight = format.mixtures?.weight?.(name) ?? 1;
-    const found = list.map(() => sums.of(next++)).map((one) => one && ErrorSumsRecord.read({ HEAPF64: one }, 0));
-    const losses = lossesOf(found);
-    const types = list.map(({ to, bytes }, i): TypeOption => ({ to, bytes, error: weight * (losses[i] as number) }));
+    const all = list.map(() => sums.of(next++)).map((one) => one && ErrorSumsRecord.read({ HEAPF64: one }, 0));
+    // With moments of its inputs, the loss is the squared error of a tensor's outputs relative to their squares; else that of its elements,
+    // weighted by the importance of columns if that is known. Types whose outputs were not measured are estimated as if the inputs of
+    // different columns were independent.
+    const most = (name: 'outputX' | 'weightedX') =>
+      all.reduce((largest, one) => Math.max(largest, one?.[name] ?? 0), 0);
+    const [outputX, weightedX] = [most('outputX'), most('weightedX')];
+    const types = list.map(({ to, bytes }, i): TypeOption => {
+      const one = all[i];
+      if (one === undefined || (one.outputX === 0 && one.squaredError === 0)) return { to, bytes, error: 0 };
+      if (one.outputX > 0) return { to, bytes, error: weight * (one.outputError / one.outputX) };
+      const loss = one.weightedX > 0 ? one.weightedError / one.weightedX : one.squaredError / one.squaredX;
+      return { to, bytes, error: weight * (loss * (outputX > 0 && weightedX > 0 ? weightedX / outputX : 1)) };
+    });
     const unit = format.mixtures?.unit?.(choices.to, name);
     return { name, elements: elementsOf(shape), ...(unit === undefined ? {} : { unit }), types };
   });
@@ -222,23 +191,8 @@ interface TypeUnit {
   readonly types: readonly TypeOption[];
 }
 
-/** The types that all of the tensors may have, in the order of the first one's. */
-function commonTypes(tensors: readonly TensorTypes[]): TypeOption[] {
-  const [first, ...others] = tensors as [TensorTypes, ...TensorTypes[]];
-  return first.types.flatMap((type) => {
-    let { bytes, error } = type;
-    for (const { types } of others) {
-      const same = types.find(({ to }) => to === type.to);
-      if (same === undefined) return [];
-      bytes += same.bytes;
-      error += same.error;
-    }
-    return [{ to: type.to, bytes, error }];
-  });
-}
-
 /** The units of a table, in the order of their first tensors. */
-function unitsOf({ tensors }: TypeTable): TypeUnit[] {
+function typeUnits({ tensors }: TypeTable): TypeUnit[] {
   const byName = new Map<string, number[]>();
   const all: number[][] = [];
   for (const [i, { unit }] of tensors.entries()) {
@@ -251,8 +205,20 @@ function unitsOf({ tensors }: TypeTable): TypeUnit[] {
     all.push(members);
     if (unit !== undefined) byName.set(unit, members);
   }
+  /** The types that all members may have, in the order of the first one's. */
   const of = (members: readonly number[]): TypeUnit => {
-    return { members, types: commonTypes(members.map((i) => tensors[i] as TensorTypes)) };
+    const [first, ...others] = members.map((i) => tensors[i] as TensorTypes) as [TensorTypes, ...TensorTypes[]];
+    const types = first.types.flatMap((type) => {
+      let { bytes, error } = type;
+      for (const other of others) {
+        const same = other.types.find(({ to }) => to === type.to);
+        if (same === undefined) return [];
+        bytes += same.bytes;
+        error += same.error;
+      }
+      return [{ to: type.to, bytes, error }];
+    });
+    return { members, types };
   };
   return all.flatMap((members) => {
     const unit = of(members);
@@ -266,7 +232,7 @@ function unitsOf({ tensors }: TypeTable): TypeUnit[] {
 
 /** Size of a result with the smallest type of each tensor. */
 function leastBytes(table: TypeTable): number {
-  return unitsOf(table).reduce(
+  return typeUnits(table).reduce(
     (sum, { types }) => sum + Math.min(...types.map(({ bytes }) => bytes)),
     table.otherBytes,
   );
@@ -292,7 +258,7 @@ export function fitWithin(table: TypeTable, size: SizeOptions): TypeFit {
 /** Chooses types within a budget for the bytes of tensors; undefined if it is too small. */
 function fitFor(table: TypeTable, budget: number): TypeFit | undefined {
   const { tensors, otherBytes, format, to } = table;
-  const units = unitsOf(table);
+  const units = typeUnits(table);
   const chosen = chooseWithin(
     units.map((unit) => unit.types),
     budget,
@@ -326,14 +292,8 @@ function fitFor(table: TypeTable, budget: number): TypeFit | undefined {
 
 /** Sizes of results and their least errors. See `sizeCurve`. */
 export function curveOf(table: TypeTable): SizePoint[] {
-  const points = frontier(unitsOf(table).map(({ types }) => types));
+  const points = frontier(typeUnits(table).map(({ types }) => types));
   return points.map(({ bytes, error }) => ({ bytes: bytes + table.otherBytes, error }));
-}
-
-/** The format of a result without a target: that of its name if the model can have it, else the format of the model. */
-function formatFor({ format: own }: Opened, name: string): Format {
-  const formats = makersFor(own).map(({ format }) => format);
-  return formats.find(({ extensions }) => extensions.some((end) => name.toLowerCase().endsWith(end))) ?? own;
 }
 
 /**
@@ -350,7 +310,11 @@ export async function fitOpen(
   const size = { targetSize, targetBitsPerWeight };
   const option = targetSize === undefined ? 'targetBitsPerWeight' : 'targetSize';
   const isAuto = given.to === 'auto';
-  const start = { ...given, to: isAuto ? (formatFor(opened, name).mixtures?.to ?? given.to) : given.to };
+  // Without a target, the format is that of the output's name if the model can have it, else that of the model.
+  const formats = makersFor(opened.format).map(({ format }) => format);
+  const named = formats.find(({ extensions }) => extensions.some((end) => name.toLowerCase().endsWith(end)));
+  const { mixtures } = named ?? opened.format;
+  const start = { ...given, to: isAuto ? (mixtures?.to ?? given.to) : given.to };
   // The size is that of the whole result, also for work in parts.
   const whole = { ...start, part: undefined };
   const measured = await measureOpen(opened, whole, options, option);

@@ -5,9 +5,9 @@ import {
   type InputPart,
   inputPartsOf,
   pieceBytes,
-  piecesOf,
   type TilePiece,
   type TileTask,
+  taskPieces,
   zerosFile,
 } from './task.js';
 
@@ -57,7 +57,7 @@ export function* slicesInTurn(
   most: number,
 ): Generator<InputSlice> {
   for (const [index, task] of tasks.entries()) {
-    for (const piece of piecesOf(task)) {
+    for (const piece of taskPieces(task)) {
       for (const whole of inputPartsOf(task)) {
         if (whole.file === zerosFile || !isWanted(whole.file)) continue;
         const part = piece.rows === task.rows ? whole : sliceOf(task, whole, piece);

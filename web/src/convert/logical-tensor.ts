@@ -24,7 +24,7 @@ export function elementAt({ row, column, columns, width }: Rectangle, index: num
 }
 
 /** The index of an element, as in `[3, 0, 7]`. */
-export function indexOf(element: number, shape: readonly number[]): string {
+export function elementIndex(element: number, shape: readonly number[]): string {
   const index: number[] = [];
   let rest = element;
   for (const dimension of [...shape].reverse()) {
@@ -58,7 +58,7 @@ export function problemError(
     'beyond float32': ', too large for float32',
     overflow: codecOf(form).overflow?.(form) ?? ', too large',
   }[kind];
-  const statement = `tensor ${quoted(name)}${stored} holds ${value} at ${indexOf(element, shape)}${reason}`;
+  const statement = `tensor ${quoted(name)}${stored} holds ${value} at ${elementIndex(element, shape)}${reason}`;
   const place = { tensor: name, byteOffset: offsetOf(source, element) };
   // A tensor that stays floats can hold the value.
   if (kind === 'non-finite' && codecOf(form).isPlain) {

@@ -5,13 +5,13 @@ import { NamePattern } from '../formats/name-pattern.js';
 import { expressionOf, type Rule } from '../formats/options.js';
 
 /** Escapes a name for a regular expression. An end of a line would end the rule in a file of rules. */
-const literal = (name: string) =>
+const escapeName = (name: string) =>
   name.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&').replace(/[\n\r\u2028\u2029]/g, (end) => {
     return `\\u${end.charCodeAt(0).toString(16).padStart(4, '0')}`;
   });
 
 /** Splits a name at its first number, usually that of the layer. */
-function partsOf(name: string): readonly [before: string, number: string, after: string] {
+function splitAtNumber(name: string): readonly [before: string, number: string, after: string] {
   const [, before = name, number = '', after = ''] = /^(\D*)(\d+)(.*)$/s.exec(name) ?? [];
   return [before, number, after];
 }
@@ -23,16 +23,16 @@ function partsOf(name: string): readonly [before: string, number: string, after:
 export function rulesFor(types: Iterable<readonly [name: string, to: string]>): Rule[] {
   const groups = new Map<string, { readonly to: string; readonly name: string; readonly numbers: string[] }>();
   for (const [name, to] of types) {
-    const [before, number, after] = partsOf(name);
+    const [before, number, after] = splitAtNumber(name);
     const key = JSON.stringify([before, number !== '', after, to]);
     const group = groups.get(key) ?? { to, name, numbers: [] };
     group.numbers.push(number);
     groups.set(key, group);
   }
   return [...groups.values()].map(({ to, name, numbers }): Rule => {
-    const [before, , after] = partsOf(name);
+    const [before, , after] = splitAtNumber(name);
     const some = numbers.length === 1 ? numbers[0] : `(${numbers.join('|')})`;
-    const match = `^${literal(before)}${some}${literal(after)}$`;
+    const match = `^${escapeName(before)}${some}${escapeName(after)}$`;
     return to === 'keep' ? { match, keep: true } : { match, to };
   });
 }

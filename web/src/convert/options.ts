@@ -20,7 +20,7 @@ function tables(): Map<OptionTable, Format> {
   return found;
 }
 
-function namesIn(table: OptionTable, sidecars: boolean): string[] {
+function optionsInTable(table: OptionTable, sidecars: boolean): string[] {
   // Files that describe a result alone are made, not given.
   return Object.entries(table.entries).flatMap(([name, { sidecar }]) =>
     (sidecar === undefined) === sidecars || sidecar?.isWhole ? [] : [name],
@@ -28,7 +28,7 @@ function namesIn(table: OptionTable, sidecars: boolean): string[] {
 }
 
 function optionNames(sidecars: boolean): string[] {
-  return [...new Set([...tables().keys()].flatMap((table) => namesIn(table, sidecars)))];
+  return [...new Set([...tables().keys()].flatMap((table) => optionsInTable(table, sidecars)))];
 }
 
 /** Options that decide about a result. */
@@ -97,7 +97,7 @@ export function checkPlanOptions(options: object, call: keyof ReturnType<typeof 
   const { to, lora } = options as { to?: unknown; lora?: unknown };
   checkAdapters(lora);
   checkSize(options as SizeOptions);
-  if (to === 'auto' && hasSize(options as SizeOptions)) return;
+  if (to === 'auto' && hasSizeOption(options as SizeOptions)) return;
   if (to === undefined || formats().some((format) => accepts(format, to))) return;
   const owners = [...tables().values()];
   const expected: Expected = { kind: 'anyOf', of: owners.map((format) => expectedTarget(format, mostNamesOfEach)) };
@@ -131,7 +131,9 @@ export function checkChoices(from: Format, choices: PlanChoices): Maker {
   const given = Object.entries(choices).filter(([, value]) => value !== undefined);
   for (const [table, owner] of tables()) {
     if (table === format.options) continue;
-    const foreign = given.find(([name]) => !Object.hasOwn(entries, name) && namesIn(table, false).includes(name));
+    const foreign = given.find(
+      ([name]) => !Object.hasOwn(entries, name) && optionsInTable(table, false).includes(name),
+    );
     // Reject options of other formats: they would have no effect.
     if (foreign !== undefined)
       throw rangeError(foreign[0], { kind: 'onlyFor', files: `${owner.label} files` }, foreign[1]);
@@ -208,7 +210,7 @@ export interface SizeOptions {
 export const sizeNames: readonly string[] = ['targetSize', 'targetBitsPerWeight'];
 
 /** True if a size is given. */
-export function hasSize({ targetSize, targetBitsPerWeight }: SizeOptions): boolean {
+export function hasSizeOption({ targetSize, targetBitsPerWeight }: SizeOptions): boolean {
   return targetSize !== undefined || targetBitsPerWeight !== undefined;
 }
 

@@ -10,11 +10,11 @@ import { sizeForm } from '../formats/shards.js';
 import type { LoraAdapter } from './adapters.js';
 import { curveOf, fitOpen, fitWithin, measureOpen, type SizePoint, type TypeFit, type TypeTable } from './fit.js';
 import { type Opened, withModel } from './open.js';
-import { checkPlanOptions, checkSize, entriesFor, hasSize, type SizeOptions, sizeNames } from './options.js';
+import { checkPlanOptions, checkSize, entriesFor, hasSizeOption, type SizeOptions, sizeNames } from './options.js';
 import {
   infoOf,
   type ModelTotals,
-  nameOf,
+  outputName,
   type PlannedFile,
   type PlannedTensorInfo,
   planFor,
@@ -107,7 +107,7 @@ export async function fitted(
   work: WorkOptions,
   name?: string,
 ): Promise<{ readonly choices: PlanChoices; readonly fit?: ModelPlan['fit'] }> {
-  if (!hasSize(options)) return { choices: options as PlanChoices };
+  if (!hasSizeOption(options)) return { choices: options as PlanChoices };
   const { choices, fit } = await fitOpen(opened, options as PlanChoices, work, name);
   const { bytes, error, bound, rules } = fit;
   return { choices, fit: { bytes, error, bound, rules } };
@@ -133,7 +133,7 @@ export async function planModel(file: ModelInput, options: PlanModelOptions): Pr
   if (output === null || !['undefined', 'string', 'object'].includes(typeof output)) {
     throw typeError('output', ofType('path', 'URL', 'stream'), output);
   }
-  return withCallbacks(rest, (own) => withModel(file, own, (opened) => planOpen(opened, own, nameOf(output))));
+  return withCallbacks(rest, (own) => withModel(file, own, (opened) => planOpen(opened, own, outputName(output))));
 }
 
 /** A plan with its options, which are not enumerable but part of its JSON. */
@@ -203,7 +203,7 @@ export function fitTypes(table: TypeTable, size: SizeOptions): TypeFit {
   checkTable(table);
   checkKeys(size, sizeNames);
   checkSize(size);
-  if (!hasSize(size)) throw typeError('targetSize', sizeForm, undefined);
+  if (!hasSizeOption(size)) throw typeError('targetSize', sizeForm, undefined);
   return fitWithin(table, size);
 }
 

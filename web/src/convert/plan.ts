@@ -69,7 +69,7 @@ export interface ModelFilePlan extends FilePlan {
 }
 
 /** The name of a result that goes to a path. */
-export function nameOf(output: unknown): string | undefined {
+export function outputName(output: unknown): string | undefined {
   if (output instanceof URL) return urlFileName(output) || undefined;
   return typeof output === 'string' ? output.split(/[\\/]/).pop() || undefined : undefined;
 }

@@ -40,17 +40,6 @@ export interface DataProgress {
 /** Milliseconds between two reports of one tensor. */
 const interval = 50;
 
-/** A clock that allows a report at the end of each tensor, and in between when 50 ms have passed since the last one. */
-function reportTimes(): (isEnd: boolean) => boolean {
-  let last = performance.now();
-  return (isEnd) => {
-    const now = performance.now();
-    if (!isEnd && now - last < interval) return false;
-    last = now;
-    return true;
-  };
-}
-
 /** A tensor in reports. */
 type Reported = Pick<Progress, 'phase' | 'tensor'> & { readonly bytes: number };
 
@@ -62,7 +51,8 @@ export class TensorProgress {
   readonly #left: Float64Array;
   readonly #bytesTotal: number;
   #bytesDone = 0;
-  readonly #isTime = reportTimes();
+  /** Time of the last report. */
+  #reported = performance.now();
 
   /**
    * @param count number of tensors
@@ -82,7 +72,15 @@ export class TensorProgress {
     this.#left[index] = before - counted;
     this.#bytesDone += counted;
     const isEnd = counted === before && (counted > 0 || bytes === 0);
-    if (this.#isTime(isEnd)) this.#report(index);
+    // Report the end of each tensor, and in between when 50 ms have passed since the last report.
+    const now = performance.now();
+    if (!isEnd && now - this.#reported < interval) return false;
+    this.#reported = now;
+    if (this.#onProgress !== undefined) {
+      const { phase, tensor } = this.#tensor(index);
+      const [bytesDone, bytesTotal] = [this.#bytesDone, this.#bytesTotal];
+      this.#onProgress({ phase, tensor, index, count: this.#left.length, bytesDone, bytesTotal });
+    }
     return isEnd;
   }
 
@@ -90,12 +88,5 @@ export class TensorProgress {
   skip(index: number): void {
     this.#bytesDone += this.#left[index] as number;
     this.#left[index] = 0;
-  }
-
-  #report(index: number): void {
-    if (this.#onProgress === undefined) return;
-    const { phase, tensor } = this.#tensor(index);
-    const [bytesDone, bytesTotal] = [this.#bytesDone, this.#bytesTotal];
-    this.#onProgress({ phase, tensor, index, count: this.#left.length, bytesDone, bytesTotal });
   }
 }

@@ -9,12 +9,12 @@ import { type Opened, withModel } from './open.js';
 import {
   checkPlanOptions,
   checkResultOptions,
-  hasSize,
+  hasSizeOption,
   outputBoundOf,
   type SizeOptions,
   sizeNames,
 } from './options.js';
-import { infosOf, type ModelFilePlan, nameOf, type PlannedFile, planFor } from './plan.js';
+import { infosOf, type ModelFilePlan, outputName, type PlannedFile, planFor } from './plan.js';
 import { fitted, type ModelPlan, type PlanOptions } from './plan-model.js';
 import type { Progress } from './progress.js';
 import { type Quantized, quantizeOpen, type ResultOptions } from './quantize.js';
@@ -146,7 +146,7 @@ export async function quantizeModel(
   };
   return withCallbacks(options, (own) =>
     withModel(file, own, async (opened) => {
-      const { choices: fittedChoices, fit } = await fitted(opened, own, own, nameOf(own.output));
+      const { choices: fittedChoices, fit } = await fitted(opened, own, own, outputName(own.output));
       return quantizeHolding(opened, fittedChoices, own, { check, fit });
     }),
   );
@@ -175,7 +175,7 @@ async function quantizeHolding(
   let made: Quantized;
   if (minOutput === undefined) made = await quantizeOpen(opened, choices, options, { called, check });
   else {
-    check?.(await planFor(opened, choices, nameOf(output) ?? called));
+    check?.(await planFor(opened, choices, outputName(output) ?? called));
     const { choices: raised, repair } = await repairOpen(opened, choices, options, outputBoundOf(minOutput));
     made = await quantizeOpen(opened, raised, options, { called });
     made = { ...made, report: { ...made.report, repair } };
@@ -207,7 +207,7 @@ function checkTargets(targets: readonly unknown[], options: SizeOptions): assert
     if (typeof to !== 'string') throw typeError(`to[${i}]`, ofType('string'), to);
     if (targets.indexOf(to) < i) throw rangeError(`to[${i}]`, { kind: 'distinct' }, to);
   }
-  if (!hasSize(options)) return;
+  if (!hasSizeOption(options)) return;
   const hint: Hint = { kind: 'with', options: sizeNames.map((name) => mention(name)) };
   throw rangeError('to', exactly(1, 'target'), targets.length, hint);
 }

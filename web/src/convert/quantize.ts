@@ -18,7 +18,7 @@ import type { PlanChoices } from '../formats/options.js';
 import type { OutputRunOptions } from '../formats/run.js';
 import type { Opened } from './open.js';
 import { entriesFor } from './options.js';
-import { type ModelFilePlan, nameOf, type PlannedFile, planFor, usualOutput } from './plan.js';
+import { type ModelFilePlan, outputName, type PlannedFile, planFor, usualOutput } from './plan.js';
 import { checkQuality, type ModelReport, reportOf } from './report.js';
 import { startRunner } from './start.js';
 import type { TileRunner } from './task.js';
@@ -126,7 +126,7 @@ export async function quantizeOpen(
   const { output, overwrite = false, minSqnrDb, onProgress, signal } = options;
   const { model, inputs } = opened;
   // Plan the result.
-  const given = nameOf(output) ?? called;
+  const given = outputName(output) ?? called;
   const plan = await planFor(opened, choices, given);
   check?.(plan);
   const usual = usualOutput(plan.format);

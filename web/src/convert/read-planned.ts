@@ -8,7 +8,7 @@ import { codecOf, partsOf } from '../formats/codecs/registry.js';
 import { quoted } from '../formats/files/bytes.js';
 import { openWithin } from '../formats/files/open.js';
 import type { LogicalTensor } from '../formats/format.js';
-import { sampleOf } from './estimate.js';
+import { sampleRows } from './estimate.js';
 import { unreadable } from './inspect-model.js';
 import { withModel } from './open.js';
 import { planFor } from './plan.js';
@@ -51,7 +51,7 @@ export async function readPlanned(
         throw new ScalepointError('NOT_FOUND', `the plan converts no tensor ${quoted(name)}`, { tensor: name });
       }
       const { files } = opened.model;
-      const source = sampleOf(found.source, most);
+      const source = sampleRows(found.source, most);
       const { form } = found;
       const { decode, label } = codecOf(form);
       if (decode === undefined) {

@@ -9,7 +9,7 @@ import { type InputPart, type TileInput, zerosFile } from './task.js';
 /** The runs of a view, by the size of an element. Elements that stay together are one run. */
 const knownRuns = new WeakMap<ElementView, Map<number, Pick<MovedElements, 'unit' | 'dims'>>>();
 
-function runsOf(view: ElementView, element: number): Pick<MovedElements, 'unit' | 'dims'> {
+function viewRuns(view: ElementView, element: number): Pick<MovedElements, 'unit' | 'dims'> {
   const known = knownRuns.get(view) ?? new Map<number, Pick<MovedElements, 'unit' | 'dims'>>();
   knownRuns.set(view, known);
   const found = known.get(element);
@@ -50,7 +50,11 @@ function gatheredParts(
     if (view === undefined) inputs.push({ ...run, begin: begin + offset });
     else {
       const element = bytes / count;
-      inputs.push({ ...run, begin: begin + view.offset * element, moved: { ...runsOf(view, element), from: offset } });
+      inputs.push({
+        ...run,
+        begin: begin + view.offset * element,
+        moved: { ...viewRuns(view, element), from: offset },
+      });
     }
     at += count;
   }
@@ -98,7 +102,7 @@ function codedParts(
     const { offset, bytes, count } = codecOf(form).runs(matrix, form, role, rectangle);
     const run = { bytes: bytes * count, count: 1, stride: bytes * count };
     const place = { file: tensor.file + firstFile, begin: tensor.byteOffset + view.offset };
-    return { role, ...place, ...run, moved: { ...runsOf(view, 1), from: offset } };
+    return { role, ...place, ...run, moved: { ...viewRuns(view, 1), from: offset } };
   });
 }
 

@@ -41,9 +41,6 @@ interface Raisable {
   at: number;
 }
 
-const plannedBytes = ({ source, parts, kept }: PlannedTensor) =>
-  kept === undefined ? parts.reduce((sum, { bytes }) => sum + bytes, 0) : storedBytes(source);
-
 /** The types above a target, one after the other. */
 function typesAbove(targets: readonly Target[], to: string): string[] {
   const raised = targets.find(({ name }) => name === to)?.raised;
@@ -63,8 +60,10 @@ async function raisablesOf(opened: Opened, choices: PlanChoices): Promise<Raisab
       const list = rungs.get(tensor.source.name);
       if (list === undefined || list.at(-1)?.to === 'keep') continue;
       // A type that the tensor cannot have, or that is not smaller than the file's, is no step.
-      const bytes = plannedBytes(tensor);
-      const isKept = tensor.kept !== undefined || bytes >= storedBytes(tensor.source);
+      const { source, parts, kept } = tensor;
+      const made = parts.reduce((sum, part) => sum + part.bytes, 0);
+      const bytes = kept === undefined ? made : storedBytes(source);
+      const isKept = kept !== undefined || bytes >= storedBytes(source);
       if (isKept && rung !== 'keep' && list.length > 0) continue;
       list.push({ to: rung, bytes: rung === 'keep' ? storedBytes(tensor.source) : bytes });
     }
@@ -77,13 +76,11 @@ async function raisablesOf(opened: Opened, choices: PlanChoices): Promise<Raisab
   return [...rungs].map(([name, list]) => ({ name, rungs: list, at: 0 }));
 }
 
-const isOpen = ({ at, rungs }: Raisable) => at + 1 < rungs.length;
-
 /** Bytes that the next type takes more. */
 const nextBytes = ({ at, rungs }: Raisable) => (rungs[at + 1] as Rung).bytes - (rungs[at] as Rung).bytes;
 
 /** Splits tensors into groups of neighbors, of about the same number. */
-function groupsOf<T>(all: readonly T[], most: number): T[][] {
+function neighborGroups<T>(all: readonly T[], most: number): T[][] {
   const count = Math.min(most, all.length);
   return Array.from({ length: count }, (_, i) =>
     all.slice(Math.floor((i * all.length) / count), Math.floor(((i + 1) * all.length) / count)),
@@ -98,20 +95,8 @@ function lossOf({ kind }: OutputBound, { cosine, sqnrDb, failure }: JudgedOutput
   return kind === 'cosine' ? 1 - cosine : 10 ** (-sqnrDb / 10);
 }
 
-const worstOf = (bound: OutputBound, judged: readonly JudgedOutput[]) =>
-  judged.reduce((worst, one) => (lossOf(bound, one) > lossOf(bound, worst) ? one : worst));
-
-function holds({ kind, least }: OutputBound, judged: readonly JudgedOutput[]): boolean {
+function holdsBound({ kind, least }: OutputBound, judged: readonly JudgedOutput[]): boolean {
   return judged.every((one) => one.failure === undefined && one[kind] >= least);
-}
-
-/** A bound as words. */
-const boundText = ({ kind, least }: OutputBound) => (kind === 'cosine' ? `a cosine of ${least}` : `${least} dB`);
-
-/** An output as words. */
-function judgedText({ kind }: OutputBound, { backend, output, cosine, sqnrDb, failure }: JudgedOutput): string {
-  const name = output === '' ? backend : `${quoted(output)} on ${backend}`;
-  return `${name} (${failure ?? (kind === 'cosine' ? cosine.toFixed(6) : `${sqnrDb.toFixed(2)} dB`)})`;
 }
 
 // --------------------------------------------------------------------------------------------------------------------------- raising
@@ -179,7 +164,7 @@ class Repair {
     const judged = await withModel(files, work, ({ model }) => this.#judge.judge(model, only));
     work.signal?.throwIfAborted();
     this.#runs++;
-    const worst = worstOf(this.#bound, judged);
+    const worst = judged.reduce((most, one) => (lossOf(this.#bound, one) > lossOf(this.#bound, most) ? one : most));
     const bytes = made.files.reduce((sum, file) => sum + file.bytes, 0);
     return { made, bytes, judged, worst, loss: lossOf(this.#bound, worst) };
   }
@@ -211,13 +196,13 @@ class Repair {
 
   /** Groups to raise in a round, in order. */
   async #choose(open: readonly Raisable[], now: Tried, wanted: number): Promise<Measured[]> {
-    const measured = await this.#measure(groupsOf(open, mostGroups), now);
+    const measured = await this.#measure(neighborGroups(open, mostGroups), now);
     const ordered = this.#ordered(measured);
     const first = ordered.slice(0, this.#enough(ordered, wanted));
     if (first.every(({ group }) => group.length === 1)) return ordered;
     // Look into the groups that would be raised.
     const parts = await this.#measure(
-      groupsOf(
+      neighborGroups(
         first.flatMap(({ group }) => group),
         mostGroups,
       ),
@@ -258,7 +243,7 @@ class Repair {
       const raised = chosen.slice(0, count);
       const after = await this.#try(raised.flatMap(({ group }) => group));
       const isLast = count === chosen.length;
-      if (holds(this.#bound, after.judged) || isLast) {
+      if (holdsBound(this.#bound, after.judged) || isLast) {
         this.#take(raised, before, after);
         return after;
       }
@@ -285,8 +270,8 @@ class Repair {
     let now = await this.#try([]);
     let [best, bestReport] = [now, this.#report(now)];
     const settled = () => ({ ...this.#choices, rules: this.#rules(new Set()) });
-    for (let round = 0; !holds(this.#bound, now.judged); round++) {
-      const open = this.#tensors.filter(isOpen);
+    for (let round = 0; !holdsBound(this.#bound, now.judged); round++) {
+      const open = this.#tensors.filter(({ at, rungs }) => at + 1 < rungs.length);
       if (open.length === 0) throw this.#missed(best, bestReport);
       if (round < mostRounds) now = await this.#round(open, now);
       else {
@@ -313,8 +298,12 @@ class Repair {
   #missed({ made, worst }: Tried, repair: OutputRepair): QualityError {
     const raised = new Set(this.#steps.flatMap(({ tensors }) => tensors.map(({ name }) => name))).size;
     const how = raised === 0 ? '' : `, with ${raised} ${raised === 1 ? 'tensor' : 'tensors'} raised as far as possible`;
-    const best = `the best reached is ${judgedText(this.#bound, worst)}`;
-    const message = `outputs below ${boundText(this.#bound)}, nothing was written: ${best}${how}`;
+    const { kind, least } = this.#bound;
+    const { backend, output, cosine, sqnrDb, failure } = worst;
+    const named = output === '' ? backend : `${quoted(output)} on ${backend}`;
+    const found = failure ?? (kind === 'cosine' ? cosine.toFixed(6) : `${sqnrDb.toFixed(2)} dB`);
+    const bound = kind === 'cosine' ? `a cosine of ${least}` : `${least} dB`;
+    const message = `outputs below ${bound}, nothing was written: the best reached is ${named} (${found})${how}`;
     return new QualityError(message, undefined, { ...made.report, repair });
   }
 }

@@ -26,7 +26,7 @@ interface SavablePlan {
 const meaningful = /[imsuv]/;
 
 /** Escapes a name for a regular expression. */
-const literal = (name: string) => name.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
+const escapeExpression = (name: string) => name.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 
 /** A rule with its expression as text. One that only the engine can match becomes a rule for each of the tensors that it matches. */
 function textRules(rule: Rule, tensors: readonly PlannedTensorInfo[]): readonly Rule[] {
@@ -37,7 +37,9 @@ function textRules(rule: Rule, tensors: readonly PlannedTensorInfo[]): readonly 
   } catch {
     // The expression is beyond what is matched as text.
   }
-  return tensors.flatMap(({ name }) => (isMatch(rule, name) ? [{ ...rule, match: `^${literal(name)}$` }] : []));
+  return tensors.flatMap(({ name }) =>
+    isMatch(rule, name) ? [{ ...rule, match: `^${escapeExpression(name)}$` }] : [],
+  );
 }
 
 /**
@@ -92,7 +94,7 @@ export function checkPlan(plan: { readonly tensors: unknown; readonly options?: 
 }
 
 /** The facts of a tensor by which a plan is compared. */
-const factsOf = ({ name, shape, from, to, bytesAfter }: PlannedTensorInfo) =>
+const plannedFacts = ({ name, shape, from, to, bytesAfter }: PlannedTensorInfo) =>
   `${show(name)}: ${from} to ${to}, [${shape}], ${bytesAfter} bytes`;
 
 /**
@@ -106,7 +108,7 @@ export function checkFits(plan: Pick<SavablePlan, 'tensors'>, tensors: Iterable<
   for (const now of tensors) {
     const then = plan.tensors[count++];
     if (then === undefined) throw unfit(`the model also has ${show(now.name)}`);
-    const [wanted, found] = [factsOf(then), factsOf(now)];
+    const [wanted, found] = [plannedFacts(then), plannedFacts(now)];
     if (wanted !== found) throw unfit(`it plans ${wanted}; the model gives ${found}`);
   }
   const missing = plan.tensors[count];

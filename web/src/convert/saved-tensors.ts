@@ -67,7 +67,7 @@ interface SavedPart extends NamedTensor {
 type SavedArray = Pick<SavedPart, 'dtype' | 'data'>;
 
 /** Compares arrays bit by bit. */
-function sameBits(a: Float32Array, b: Float32Array): boolean {
+function equalBits(a: Float32Array, b: Float32Array): boolean {
   const [x, y] = [a, b].map((f) => new Uint32Array(f.buffer, f.byteOffset, f.length)) as [Uint32Array, Uint32Array];
   return x.every((bits, i) => bits === y[i]);
 }
@@ -77,7 +77,7 @@ function storedFloats(core: Core, x: Float32Array): SavedArray {
   const half = { bfloat16: 'BF16', float16: 'F16' } as const;
   for (const format of ['bfloat16', 'float16'] as const) {
     const bits = castFloat(core, x, format, {}) as Uint16Array;
-    if (sameBits(castToFloat32(core, bits, format, {}) as Float32Array, x)) return { dtype: half[format], data: bits };
+    if (equalBits(castToFloat32(core, bits, format, {}) as Float32Array, x)) return { dtype: half[format], data: bits };
   }
   return { dtype: 'F32', data: x };
 }
@@ -107,7 +107,7 @@ function absmaxParts(core: Core, name: string, absmax: Float32Array): SavedPart[
   const floats = flat(`${name}.absmax`, storedFloats(core, absmax));
   if (absmax.length === 0) return [floats];
   const q = quantizeLinear(core, absmax, absmaxOptions(absmax.length));
-  const same = sameBits(dequantize(core, q, {}) as Float32Array, absmax);
+  const same = equalBits(dequantize(core, q, {}) as Float32Array, absmax);
   const coded = [
     flat(`${name}.absmax`, { dtype: 'I8', data: q.data as Int8Array }),
     flat(`${name}.absmax_scale`, storedFloats(core, q.scale)),
@@ -119,12 +119,12 @@ function absmaxParts(core: Core, name: string, absmax: Float32Array): SavedPart[
 const codeTypes = { int8: 'I8', uint8: 'U8', int16: 'I16', uint16: 'U16' } as const;
 
 /** The type of codes that are stored one per element; undefined if they are packed. */
-function plainType({ dtype, packed }: Pick<LinearQuantizedTensor, 'dtype' | 'packed'>): TensorDType | undefined {
+function plainCodeType({ dtype, packed }: Pick<LinearQuantizedTensor, 'dtype' | 'packed'>): TensorDType | undefined {
   return packed ? undefined : codeTypes[dtype as keyof typeof codeTypes];
 }
 
 /** Splits a tensor into the parts of the file and its entry in the metadata. */
-function partsOf(core: Core, name: string, tensor: QuantizedTensor): { meaning: Meaning; parts: SavedPart[] } {
+function quantizedParts(core: Core, name: string, tensor: QuantizedTensor): { meaning: Meaning; parts: SavedPart[] } {
   // Take views, because the core of this call cannot see the wasm memory of another instance.
   const q = { ...tensor, data: 'view' in tensor.data ? tensor.data.view : tensor.data } as QuantizedTensor;
   // Check the whole tensor, down to every scale.
@@ -140,7 +140,7 @@ function partsOf(core: Core, name: string, tensor: QuantizedTensor): { meaning: 
     const parts = [codes, values, ...absmaxParts(core, name, q.absmax)];
     return { meaning: { kind, shape, blockSize: q.blockSize }, parts };
   }
-  const plain = plainType(q);
+  const plain = plainCodeType(q);
   const codes: SavedPart =
     plain === undefined
       ? flat(name, { dtype: 'U8', data: pack(core, q) as Uint8Array })
@@ -189,7 +189,7 @@ function floatPart(name: string, given: SavableTensor): { meaning: FloatMeaning;
   return { meaning: { kind: 'array' }, parts: [flat(name, { dtype, data: array as Float32Array })] };
 }
 
-const isQuantized = (tensor: SavableTensor): tensor is QuantizedTensor =>
+const isQuantizedTensor = (tensor: SavableTensor): tensor is QuantizedTensor =>
   tensorKinds.includes((tensor as QuantizedTensor | undefined)?.kind as string);
 
 /** @throws TypeError or RangeError naming the tensor */
@@ -197,7 +197,7 @@ export function writeTensors(core: Core, tensors: Readonly<Record<string, Savabl
   const meanings: [string, Meaning][] = [];
   const parts: SavedPart[] = [];
   for (const [name, tensor] of Object.entries(tensors)) {
-    const one = isQuantized(tensor) ? partsOf(core, name, tensor) : floatPart(name, tensor);
+    const one = isQuantizedTensor(tensor) ? quantizedParts(core, name, tensor) : floatPart(name, tensor);
     meanings.push([name, one.meaning]);
     parts.push(...one.parts);
   }
@@ -213,7 +213,7 @@ export function writeTensors(core: Core, tensors: Readonly<Record<string, Savabl
 
 // ------------------------------------------------------------------------------------------------------------------------ load
 
-function bad(message: string, tensor?: string, cause?: unknown): ScalepointError {
+function badSaved(message: string, tensor?: string, cause?: unknown): ScalepointError {
   const where = tensor === undefined ? '' : `tensor ${quoted(tensor)}: `;
   return new ScalepointError('BAD_FILE', `${where}${message}`, { ...(tensor !== undefined && { tensor }), cause });
 }
@@ -226,19 +226,19 @@ const notSaved = 'the file was not made by saveTensors: readTensor and readQuant
 /** Reads the metadata. Checks that each tensor has an object, but not the objects themselves. */
 function meaningsOf({ metadata }: OpenModel): Meanings {
   const text = metadata[key];
-  if (typeof text !== 'string') throw bad(notSaved);
+  if (typeof text !== 'string') throw badSaved(notSaved);
   let found: unknown;
   try {
     found = JSON.parse(text);
   } catch (error) {
-    throw bad('the metadata of saveTensors are not JSON', undefined, error);
+    throw badSaved('the metadata of saveTensors are not JSON', undefined, error);
   }
   const { version, tensors } = (found ?? {}) as { version?: unknown; tensors?: unknown };
-  if (version !== formatVersion) throw bad(`saveTensors wrote version ${formatVersion}, not ${show(version)}`);
+  if (version !== formatVersion) throw badSaved(`saveTensors wrote version ${formatVersion}, not ${show(version)}`);
   const isObject = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value);
-  if (!isObject(tensors)) throw bad('the metadata of saveTensors list no tensors');
+  if (!isObject(tensors)) throw badSaved('the metadata of saveTensors list no tensors');
   return Object.entries(tensors as object).map(([name, meaning]) => {
-    if (!isObject(meaning)) throw bad(`the metadata of saveTensors say ${show(meaning)}`, name);
+    if (!isObject(meaning)) throw badSaved(`the metadata of saveTensors say ${show(meaning)}`, name);
     return [name, meaning];
   });
 }
@@ -263,9 +263,9 @@ class SavedParts {
   ): Promise<{ dtype: string; shape: readonly number[]; data: TensorData }> {
     const name = this.tensor + end;
     const found = this.stored.get(name);
-    if (found === undefined) throw bad(`${quoted(name)} is missing`, this.tensor);
+    if (found === undefined) throw badSaved(`${quoted(name)} is missing`, this.tensor);
     const { dtype, shape, data } = await readStored(this.model, found);
-    if (!dtypes.includes(dtype)) throw bad(`${quoted(name)} is ${dtype}, not ${dtypes.join(' or ')}`, this.tensor);
+    if (!dtypes.includes(dtype)) throw badSaved(`${quoted(name)} is ${dtype}, not ${dtypes.join(' or ')}`, this.tensor);
     return { dtype, shape, data };
   }
 
@@ -302,7 +302,7 @@ class SavedParts {
 }
 
 /** Reads floats. */
-async function floatsOf(parts: SavedParts, { kind }: FloatMeaning): Promise<SavedTensor> {
+async function readSavedFloats(parts: SavedParts, { kind }: FloatMeaning): Promise<SavedTensor> {
   const { dtype, shape, data } = await parts.take(
     '',
     kind === 'array' ? ['F32', 'F64'] : ['F32', 'F64', 'F16', 'BF16'],
@@ -328,7 +328,7 @@ async function assemble(
   if (kind !== 'linear') throw new RangeError(`the kind is ${show(kind)}`);
   const { dtype, granularity, packed } = meaning;
   const { name } = dtypeInfo(dtype);
-  const plain = plainType({ dtype: name, packed });
+  const plain = plainCodeType({ dtype: name, packed });
   const codesOf = (bytes: Uint8Array) => (packed ? bytes : (unpack(core, bytes, { dtype, shape }) as CodeArray));
   const data =
     plain === undefined ? codesOf(await parts.packed()) : ((await parts.take('', [plain])).data as Int8Array);
@@ -352,19 +352,23 @@ export interface SavedTensors {
  */
 export async function openTensors(files: readonly OpenFile[], open: OpenInput): Promise<SavedTensors> {
   const recognized = await recognize(files);
-  if (recognized.format.name !== 'safetensors') throw bad(notSaved);
+  if (recognized.format.name !== 'safetensors') throw badSaved(notSaved);
   const model = await openSafetensors(recognized.model, open);
   const close = async () => model.close?.();
   try {
     const meanings = meaningsOf(model);
-    return { read: (core) => readTensors(core, model, meanings), close };
+    return { read: (core) => readSavedTensors(core, model, meanings), close };
   } catch (error) {
     await close();
     throw error;
   }
 }
 
-async function readTensors(core: Core, model: OpenModel, meanings: Meanings): Promise<Record<string, SavedTensor>> {
+async function readSavedTensors(
+  core: Core,
+  model: OpenModel,
+  meanings: Meanings,
+): Promise<Record<string, SavedTensor>> {
   const tensors: [string, SavedTensor][] = [];
   const stored = new Map(model.tensors.map((tensor) => [tensor.name, tensor]));
   for (const [name, meaning] of meanings) {
@@ -372,7 +376,7 @@ async function readTensors(core: Core, model: OpenModel, meanings: Meanings): Pr
       const parts = new SavedParts(core, model, stored, name);
       const known = meaning as unknown as Meaning;
       if (known.kind === 'array' || known.kind === 'floats') {
-        tensors.push([name, await floatsOf(parts, known)]);
+        tensors.push([name, await readSavedFloats(parts, known)]);
         continue;
       }
       const q = await assemble(core, parts, known);
@@ -381,7 +385,7 @@ async function readTensors(core: Core, model: OpenModel, meanings: Meanings): Pr
       tensors.push([name, q]);
     } catch (error) {
       // Checks of arguments name the argument. Here the values come from the file.
-      if (error instanceof RangeError || error instanceof TypeError) throw bad(error.message, name, error);
+      if (error instanceof RangeError || error instanceof TypeError) throw badSaved(error.message, name, error);
       throw error;
     }
   }

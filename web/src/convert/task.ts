@@ -138,7 +138,7 @@ export interface Batch {
 }
 
 /** True if two forms are equal. Most tensors share one object. */
-export function isSameForm(a: Form, b: Form): boolean {
+export function equalForms(a: Form, b: Form): boolean {
   if (a === b) return true;
   const [x, y] = [a, b] as unknown as [Record<string, unknown>, Record<string, unknown>];
   for (const key in x) if (x[key] !== y[key]) return false;
@@ -205,7 +205,7 @@ export interface TilePiece {
 }
 
 /** The rows of a task, cut into pieces. */
-export function piecesOf(task: TileTask): TilePiece[] {
+export function taskPieces(task: TileTask): TilePiece[] {
   const { rows } = task;
   const pieceRows = ('pieceRows' in task ? task.pieceRows : undefined) ?? rows;
   if (rows <= pieceRows) return [{ row: 0, rows }];

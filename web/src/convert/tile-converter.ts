@@ -19,10 +19,10 @@ import {
   type EncodeTask,
   type InputPart,
   pieceBytes,
-  piecesOf,
   TaskError,
   type TilePiece,
   type TileTask,
+  taskPieces,
 } from './task.js';
 import { isAlike } from './tile-jobs.js';
 
@@ -166,7 +166,7 @@ export class TileConverter {
       return last;
     }
     this.#last = undefined;
-    const pieces = piecesOf(task);
+    const pieces = taskPieces(task);
     const [first] = pieces as [TilePiece];
     // Find the input in the cache, or a place for it.
     let cachedAt: number | undefined;

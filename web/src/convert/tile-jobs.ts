@@ -8,8 +8,8 @@ import {
   type Batch,
   type BatchResult,
   type EncodeTask,
+  equalForms,
   type InputPart,
-  isSameForm,
   problemIn,
   type TileInput,
   type TileTask,
@@ -124,8 +124,8 @@ export function isAlike(a: TileTask, b: TileTask): boolean {
   const [[x, second], [y, otherSecond]] = [a.inputs, b.inputs];
   if (second !== undefined || otherSecond !== undefined) return false;
   return (
-    isSameForm(a.to, b.to) &&
-    isSameForm(x.form, y.form) &&
+    equalForms(a.to, b.to) &&
+    equalForms(x.form, y.form) &&
     a.rows === b.rows &&
     a.columns === b.columns &&
     a.measures === b.measures &&

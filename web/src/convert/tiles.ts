@@ -24,7 +24,7 @@ import {
   type CacheRequest,
   type CompareTask,
   type EncodeTask,
-  isSameForm,
+  equalForms,
   type OutputPart,
   type TileInput,
 } from './task.js';
@@ -88,7 +88,7 @@ interface TilePattern extends Pick<TileCut, 'rectangle' | 'pieceRows'> {
   readonly outputs: readonly (ByteRuns & { readonly role: Role })[];
 }
 
-function patternOf({ source, form: whole, parts }: PlannedTensor, cut: TileCut): TilePattern {
+function tilePattern({ source, form: whole, parts }: PlannedTensor, cut: TileCut): TilePattern {
   const { rectangle, roles, ranges, reads, pieceRows, form = whole } = cut;
   const { runs } = codecOf(source.form);
   const stored = source.gathered === undefined ? source.parts : [];
@@ -214,8 +214,8 @@ export class TileCutter {
     if (this.#last === undefined || tensor.source.gathered !== undefined) return undefined;
     const { source, form } = this.#last.tensor;
     const isLike =
-      isSameForm(tensor.form, form) &&
-      isSameForm(tensor.source.form, source.form) &&
+      equalForms(tensor.form, form) &&
+      equalForms(tensor.source.form, source.form) &&
       isSameList(tensor.source.shape, source.shape) &&
       isSameList(roles, this.#last.roles);
     return isLike ? this.#tileOf(tensor, index, this.#last.pattern, places) : undefined;
@@ -275,7 +275,7 @@ export class TileCutter {
         continue;
       }
       reply = undefined;
-      const pattern = patternOf(tensor, cut);
+      const pattern = tilePattern(tensor, cut);
       const { rows, columns } = pattern.rectangle;
       const isOne = count++ === 0 && rows * columns === elementsOf(source.shape);
       const isWhole = isOne && isSameList(cut.roles, roles) && source.gathered === undefined;

@@ -12,7 +12,7 @@ import { Md5 } from '../formats/files/checksums.js';
 import { type ReadStretch, readNeighbors } from '../formats/files/neighbors.js';
 import { type Finding, md5Digits, type SourceTensor } from '../formats/format.js';
 import type { FormatSidecars, ModelFormat } from '../formats/registry.js';
-import { indexOf } from './logical-tensor.js';
+import { elementIndex } from './logical-tensor.js';
 import { type Opened, withModel } from './open.js';
 import { modelCalls, sidecarNames } from './options.js';
 import { TensorProgress } from './progress.js';
@@ -139,7 +139,7 @@ async function verifyOpen(
       if (count === 0) continue;
       const { kind, at, stride, one, many, container, isProblem } = check;
       const index = Math.floor((first - at) / stride);
-      const where = container === undefined ? indexOf(index, tensor.shape) : `${container} ${index}`;
+      const where = container === undefined ? elementIndex(index, tensor.shape) : `${container} ${index}`;
       const text = count === 1 ? `1 ${one}, ${where}` : `${count} ${many}, the first at ${where}`;
       const offset = tensor.rearranged ? {} : { byteOffset: byteOffset + first };
       const severity = isProblem ? 'problem' : 'note';
