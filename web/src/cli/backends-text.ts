@@ -2,18 +2,18 @@
 import type { CompareReport } from '../model.js';
 import type { BackendReport, BackendRun, GpuAdapter, GpuPlacement, NodeCheck } from '../tooling.js';
 import {
-  columnsOf,
-  counted,
+  countText,
   errorCells,
   errorColumns,
   formatDecibels,
-  listed,
+  listText,
   nameText,
   painter,
   printable,
   type TableColumn,
   type TableRow,
   table,
+  terminalColumns,
 } from './text.js';
 
 /** Most operators in a line. */
@@ -43,28 +43,28 @@ function adapterText({ vendor, architecture, isSoftware, hasFloat16 }: GpuAdapte
 
 function placementText({ onGpu, onCpu, copies }: GpuPlacement): string {
   const away = onCpu.reduce((sum, { count }) => sum + count, 0);
-  if (away === 0) return `all ${counted(onGpu, 'node')} on the GPU`;
-  const list = listed(
+  if (away === 0) return `all ${countText(onGpu, 'node')} on the GPU`;
+  const list = listText(
     onCpu.map(({ op, count }) => `${count} ${printable(op)}`),
     mostOperators,
   );
-  return `${away} of ${counted(onGpu + away, 'node')} on the processor (${list}), ${copies} ${copies === 1 ? 'copy' : 'copies'} between both a run`;
+  return `${away} of ${countText(onGpu + away, 'node')} on the processor (${list}), ${copies} ${copies === 1 ? 'copy' : 'copies'} between both a run`;
 }
 
 /** @param reference the model that nodes are held to */
 function nodesText({ compared, off, first, unknown }: NodeCheck, reference: string): string[] {
-  const left = unknown.length === 0 ? [] : [`no bound is known for ${listed(unknown.map(printable), mostOperators)}`];
+  const left = unknown.length === 0 ? [] : [`no bound is known for ${listText(unknown.map(printable), mostOperators)}`];
   if (first === undefined)
-    return [`${counted(compared, 'value')} of nodes equal those of ${reference}, up to rounding`, ...left];
+    return [`${countText(compared, 'value')} of nodes equal those of ${reference}, up to rounding`, ...left];
   const { node, op, output, error, tolerance, inputs } = first;
   const name = node === '' || node === output ? '' : `, node ${nameText(node)}`;
   const before = inputs.flatMap(({ name: input, error: own }) =>
     own === undefined ? [] : [`${nameText(input)} ${errorText(own)}`],
   );
   return [
-    `${off} of ${counted(compared, 'value')} of nodes differ from those of ${reference} by more than rounding`,
+    `${off} of ${countText(compared, 'value')} of nodes differ from those of ${reference} by more than rounding`,
     `the first is ${nameText(output)} (${printable(op)}${name}): off by ${errorText(error)}, rounding explains ${errorText(tolerance)}`,
-    ...(before.length === 0 ? [] : [`errors of its inputs: ${listed(before, 4)}`]),
+    ...(before.length === 0 ? [] : [`errors of its inputs: ${listText(before, 4)}`]),
     ...left,
   ];
 }
@@ -118,7 +118,7 @@ export function backendText({ backends }: Pick<CompareReport, 'backends'>): stri
   ];
   return [
     '',
-    ...table(columns, rows, columnsOf(process.stdout), painter(process.stdout)),
+    ...table(columns, rows, terminalColumns(process.stdout), painter(process.stdout)),
     'of the worst output, against A on wasm; own dB: against the same model on wasm',
     ...(backends.some(({ adapter }) => adapter?.isSoftware)
       ? ['times on WebGPU are those of a program on the processor, not of a GPU']

@@ -6,9 +6,9 @@ import { dataOptions, readTexts } from './evaluate.js';
 import { calibrateFlags } from './flags.js';
 import { withInput } from './input.js';
 import { checkFilesApart, type WrittenFile } from './overlap.js';
-import { filesOf, makeCommand } from './parse.js';
+import { makeCommand, positionalFiles } from './parse.js';
 import { abortOnSignal, about, dataProgressLine, effort, peakBytes, printJson, UsageError } from './process.js';
-import { counted, formatBytes, listed, printable, printLines } from './text.js';
+import { countText, formatBytes, listText, printable, printLines } from './text.js';
 import { asUsage, wrongFlag } from './wording.js';
 
 /** Writes the importance of a model's weights. */
@@ -16,7 +16,7 @@ export const calibrate = makeCommand(
   () => calibrateFlags,
   async ({ values, words, positionals }) => {
     // Read the flags and the data.
-    const [file] = filesOf(positionals, ['MODEL'], 'calibrate') as [string];
+    const [file] = positionalFiles(positionals, ['MODEL'], 'calibrate') as [string];
     const { output = 'imatrix.gguf', force = false, quiet = false, resume = false, data: files } = values;
     const other = (['text', 'ids'] as const).find((flag) => values[flag] !== undefined);
     if (files !== undefined && other !== undefined) throw wrongFlag('data', without(`--${other}`));
@@ -83,13 +83,13 @@ export const calibrate = makeCommand(
           });
         } else if (!quiet) {
           const random = mixedTokens ? ` (${mixedTokens.toLocaleString('en')} of them random)` : '';
-          const rows = unreached === undefined ? `${counted(tokens, 'token')}${random}` : counted(chunks, 'sample');
+          const rows = unreached === undefined ? `${countText(tokens, 'token')}${random}` : countText(chunks, 'sample');
           const [to, blocks] = unreached === undefined ? ['Q4_K_M', 'Q4_K_M'] : ['q4 --range mse', 'q4'];
           const lines = [
-            `${printable(output)}: ${counted(weights.length, 'weight')}, ${rows}, ${formatBytes(size)}`,
+            `${printable(output)}: ${countText(weights.length, 'weight')}, ${rows}, ${formatBytes(size)}`,
             ...[...grouped(unreached ?? [], ({ reason }) => reason.text)].map(
               ([reason, some]) =>
-                `without statistics, ${printable(reason)}: ${listed(
+                `without statistics, ${printable(reason)}: ${listText(
                   some.map(({ name }) => name),
                   3,
                 )}`,
@@ -100,7 +100,7 @@ export const calibrate = makeCommand(
             const path = printable(second.path);
             const unit = unreached === undefined ? 'chunk' : 'sample';
             const held = heldBackChunks
-              ? `${counted(heldBackChunks, unit)} of ${chunks.toLocaleString('en')} held back`
+              ? `${countText(heldBackChunks, unit)} of ${chunks.toLocaleString('en')} held back`
               : `no ${unit} held back`;
             lines.push(
               `${path}: second moments, ${held}, ${formatBytes(second.size)}`,

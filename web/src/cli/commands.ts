@@ -52,7 +52,7 @@ function commandIn(args: readonly string[]): { readonly name: CommandName | 'hel
 }
 
 /** Carries out a command line. Returns the exit code. */
-export async function carryOut(args: readonly string[]): Promise<number> {
+export async function carryOutLine(args: readonly string[]): Promise<number> {
   const isHelp = args[0] === '--help' || args[0] === '-h';
   const { name, rest } = isHelp ? { name: 'help' as const, rest: [] } : commandIn(args);
   if (name === 'help') {

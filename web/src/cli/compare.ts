@@ -6,18 +6,17 @@ import { withBackends } from './backends.js';
 import { backendText } from './backends-text.js';
 import { compareFlags } from './flags.js';
 import { type Input, withInputs } from './input.js';
-import { filesOf, makeCommand } from './parse.js';
+import { makeCommand, positionalFiles } from './parse.js';
 import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
 import { missedOutput, runOptionsOf, runText } from './running.js';
 import {
-  columnsOf,
-  counted,
+  countText,
   errorCells,
   errorColumns,
   formatError,
   formatShape,
   isInfinity,
-  listed,
+  listText,
   lowestLine,
   nameText,
   painter,
@@ -25,6 +24,7 @@ import {
   printLines,
   type TableColumn,
   table,
+  terminalColumns,
   withDecibels,
 } from './text.js';
 
@@ -35,7 +35,7 @@ const mostNames = 5;
 export const compare = makeCommand(
   () => compareFlags,
   async ({ values, positionals }) => {
-    const [first, second] = filesOf(positionals, ['A', 'B'], 'compare') as [string, string];
+    const [first, second] = positionalFiles(positionals, ['A', 'B'], 'compare') as [string, string];
     if (first === '-' && second === '-') throw new UsageError('compare: only one of the two can be standard input');
     const { quiet = false, workers, 'min-sqnr': limit } = values;
     const run = runOptionsOf(values);
@@ -119,7 +119,7 @@ function missedTensor(report: CompareReport, limit: number): ScalepointError | u
   }
   const text = found.map(([what, names]) => {
     const shown = names.map((name) => JSON.stringify(name) + (first[0] === what ? (decibels.get(name) ?? '') : ''));
-    return `${what}: ${listed(shown, 3)}`;
+    return `${what}: ${listText(shown, 3)}`;
   });
   return new ScalepointError('QUALITY', text.join('; '), { tensor: first[1][0] });
 }
@@ -137,9 +137,9 @@ function compareText(a: string, b: string, report: CompareReport): string[] {
   const rows = tensors.map(({ name, shape, a: from, b: to, error }) => ({
     cells: [nameText(name), from === to ? from : `${from} → ${to}`, formatShape(shape), ...errorCells(error)],
   }));
-  const lines = rows.length === 0 ? [] : [...table(columns, rows, columnsOf(process.stdout), paint), ''];
+  const lines = rows.length === 0 ? [] : [...table(columns, rows, terminalColumns(process.stdout), paint), ''];
   // Sum up.
-  lines.push(`${printable(a)} and ${printable(b)}: ${counted(tensors.length, 'tensor')} compared`);
+  lines.push(`${printable(a)} and ${printable(b)}: ${countText(tensors.length, 'tensor')} compared`);
   if (tensors.length > 0) {
     lines.push(
       `SQNR ${withDecibels(total.sqnrDb)}, cosine ${total.cosine.toFixed(6)}, max error ${formatError(total.maxAbsoluteError)}`,
@@ -147,10 +147,10 @@ function compareText(a: string, b: string, report: CompareReport): string[] {
     lines.push(...lowestLine(tensors));
   }
   // Name what was left out.
-  if (total.nonFinite > 0) lines.push(`${counted(total.nonFinite, 'pair')} left out: NaN or infinite`);
+  if (total.nonFinite > 0) lines.push(`${countText(total.nonFinite, 'pair')} left out: NaN or infinite`);
   const mismatched = tensors.filter((tensor) => tensor.mismatched > 0);
   for (const { name, mismatched: pairs } of mismatched.slice(0, mostNames)) {
-    lines.push(`NaN or infinite, and not the same in both: ${printable(name)}, ${counted(pairs, 'element')}`);
+    lines.push(`NaN or infinite, and not the same in both: ${printable(name)}, ${countText(pairs, 'element')}`);
   }
   if (mismatched.length > mostNames) {
     lines.push(`NaN or infinite, and not the same in both: ${mismatched.length - mostNames} more`);
@@ -163,7 +163,7 @@ function compareText(a: string, b: string, report: CompareReport): string[] {
     [a, onlyInA],
     [b, onlyInB],
   ] as const) {
-    if (names.length > 0) lines.push(`only in ${printable(file)}: ${listed(names, mostNames)}`);
+    if (names.length > 0) lines.push(`only in ${printable(file)}: ${listText(names, mostNames)}`);
   }
   return lines;
 }

@@ -17,7 +17,7 @@ import {
   verifyFlags,
 } from './flags.js';
 import { copyOptions, formatFlags, sidecarFlags } from './format-flags.js';
-import { filesOf, makeCommand } from './parse.js';
+import { makeCommand, positionalFiles } from './parse.js';
 import { UsageError } from './process.js';
 
 /** The flags of all commands. */
@@ -46,7 +46,7 @@ function flagsByCommand(): Readonly<Record<CommandName, CommandFlags>> {
 const names = Object.keys(commandAbouts) as CommandName[];
 
 /** True if a flag names a file. */
-const isFile = ({ value = '' }: CommandFlag) => ['FILE', 'OUT'].includes(value);
+const namesFile = ({ value = '' }: CommandFlag) => ['FILE', 'OUT'].includes(value);
 
 /** The spellings of a flag: `-o`, `--output`. */
 const spellings = ([name, { short }]: [string, CommandFlag]) => [
@@ -55,7 +55,7 @@ const spellings = ([name, { short }]: [string, CommandFlag]) => [
 ];
 
 /** A text in single quotes, inside of which all three shells leave everything as it is. Only zsh and bash continue words after a quote. */
-const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
+const shellQuoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
 
 // --------------------------------------------------------------------------------------------------------------------------- bash
 
@@ -67,12 +67,12 @@ function bashScript(): string {
       const [, { value, choices }] = entry;
       if (value === undefined) return [];
       const patterns = spellings(entry).map((spelling) => `'${command} ${spelling}'`);
-      return [`    ${patterns.join('|')}) values=${quoted((choices ?? []).join(' '))}; takes=value ;;`];
+      return [`    ${patterns.join('|')}) values=${shellQuoted((choices ?? []).join(' '))}; takes=value ;;`];
     });
     return values;
   });
   const flags = all.map(
-    ([command, own]) => `    ${command}) flags=${quoted(Object.entries(own).flatMap(spellings).join(' '))} ;;`,
+    ([command, own]) => `    ${command}) flags=${shellQuoted(Object.entries(own).flatMap(spellings).join(' '))} ;;`,
   );
   return `# Completions of scalepoint for bash.
 _scalepoint() {
@@ -105,7 +105,7 @@ ${flags.join('\n')}
   elif ((COMP_CWORD == 1)); then
     local IFS=$'\\n'
     compopt -o filenames 2> /dev/null
-    COMPREPLY=($(compgen -W ${quoted([...names, 'help'].join('\n'))} -- "$cur") $(compgen -f -- "$cur"))
+    COMPREPLY=($(compgen -W ${shellQuoted([...names, 'help'].join('\n'))} -- "$cur") $(compgen -f -- "$cur"))
   fi
 }
 complete -o default -F _scalepoint scalepoint
@@ -114,22 +114,19 @@ complete -o default -F _scalepoint scalepoint
 
 // ---------------------------------------------------------------------------------------------------------------------------- zsh
 
-/** The action of zsh that completes the value of a flag. */
-function zshAction([name, flag]: [string, CommandFlag]): string {
-  const { value, choices } = flag;
-  if (value === undefined) return '';
-  const label = value.replace(/[^\w]/g, '');
-  if (name === 'to') return `:${label}:_values -s , ${label} ${choices?.join(' ')}`;
-  if (choices !== undefined) return `:${label}:(${choices.join(' ')})`;
-  return isFile(flag) ? `:${label}:_files` : `:${label}: `;
-}
-
 function zshScript(): string {
   const cases = Object.entries(flagsByCommand()).map(([command, flags]) => {
     const lines = Object.entries(flags).map((entry) => {
-      const [name, { value, short, multiple, about }] = entry;
+      const [name, flag] = entry;
+      const { value, short, multiple, about, choices } = flag;
       const end = value === undefined ? '' : '=';
-      const text = quoted(`[${about.replace(/[[\]\\:]/g, '\\$&')}]${zshAction(entry)}`);
+      // The action that completes the value.
+      const label = `:${(value ?? '').replace(/[^\w]/g, '')}:`;
+      const kind = namesFile(flag) ? '_files' : ' ';
+      const words = choices?.join(' ');
+      const list = name === 'to' ? `_values -s , ${label.slice(1, -1)} ${words}` : `(${words})`;
+      const action = value === undefined ? '' : label + (choices === undefined ? kind : list);
+      const text = shellQuoted(`[${about.replace(/[[\]\\:]/g, '\\$&')}]${action}`);
       const star = multiple ? "'*'" : '';
       if (short === undefined) return `${star}--${name}${end}${text}`;
       const both = `{-${short}${value === undefined ? '' : '+'},--${name}${end}}`;
@@ -138,7 +135,7 @@ function zshScript(): string {
     const rest = command === 'completions' ? `'1:shell:(${shells.join(' ')})'` : "'*:file:_files'";
     return `    ${command}) _arguments -s ${[...lines, rest].join(' \\\n      ')} ;;`;
   });
-  const described = names.map((name) => quoted(`${name}:${commandAbouts[name].replaceAll(':', '\\:')}`));
+  const described = names.map((name) => shellQuoted(`${name}:${commandAbouts[name].replaceAll(':', '\\:')}`));
   return `#compdef scalepoint
 # Completions of scalepoint for zsh.
 _scalepoint() {
@@ -175,7 +172,7 @@ function fishScript(): string {
       const words = [
         ...(short === undefined ? [] : [`-s ${short}`]),
         `-l ${name}`,
-        ...(value === undefined ? [] : [isFile(flag) ? '-r -F' : '-x']),
+        ...(value === undefined ? [] : [namesFile(flag) ? '-r -F' : '-x']),
         ...(choices === undefined ? [] : [`-a ${fishText(choices.join(' '))}`]),
         `-d ${fishText(about)}`,
       ].join(' ');
@@ -207,7 +204,7 @@ ${flags.join('\n')}
 export const completions = makeCommand(
   () => completionsFlags,
   async ({ positionals }) => {
-    const [word] = filesOf(positionals, ['SHELL'], 'completions');
+    const [word] = positionalFiles(positionals, ['SHELL'], 'completions');
     const shell = shells.find((known) => known === word);
     if (shell === undefined)
       throw new UsageError(`completions: expected ${shells.join(', ')}, got ${JSON.stringify(word)}`);

@@ -4,11 +4,11 @@ import { whole, without } from '../tooling.js';
 import { type dataFlags, evaluateFlags, type ValuesOf } from './flags.js';
 import { type Input, withInputs } from './input.js';
 import { checkFilesApart, type WrittenFile } from './overlap.js';
-import { filesOf, makeCommand } from './parse.js';
+import { makeCommand, positionalFiles } from './parse.js';
 import { abortOnSignal, about, dataProgressLine, effort, peakBytes, printJson, UsageError } from './process.js';
 import { samplesText } from './running.js';
 import { readText } from './side-file.js';
-import { counted, printable, printLines } from './text.js';
+import { countText, printable, printLines } from './text.js';
 import { wrongFlag } from './wording.js';
 
 /** Values of flags about data. */
@@ -49,7 +49,7 @@ function withError({ value, error }: LanguageEvaluation['perplexity']): string {
 function evaluationLines(a: string, b: string | undefined, found: LanguageEvaluation): string[] {
   const { counted: tokens, chunks, perplexity, referencePerplexity, kl, sameTop } = found;
   const lines = [
-    `${printable(a)}: ${counted(tokens, 'token')} of ${counted(chunks, 'chunk')} judged`,
+    `${printable(a)}: ${countText(tokens, 'token')} of ${countText(chunks, 'chunk')} judged`,
     `perplexity      ${withError(perplexity)}`,
   ];
   if (b === undefined || kl === undefined || referencePerplexity === undefined || sameTop === undefined) return lines;
@@ -67,7 +67,7 @@ function evaluationLines(a: string, b: string | undefined, found: LanguageEvalua
 export const evaluate = makeCommand(
   () => evaluateFlags,
   async ({ values, words, positionals }) => {
-    const files = filesOf(positionals, positionals.length > 1 ? ['A', 'B'] : ['A'], 'evaluate');
+    const files = positionalFiles(positionals, positionals.length > 1 ? ['A', 'B'] : ['A'], 'evaluate');
     const { data, resume, quiet = false } = values;
     if (data !== undefined && [values.text, values.ids, resume].some((flag) => flag !== undefined)) {
       throw new UsageError('--data goes without --text, --ids and --resume');

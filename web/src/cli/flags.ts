@@ -44,7 +44,7 @@ const flags = (value: string, about: string) => flag<readonly string[]>(value, a
 const onOff = (about: string, short?: string): CommandFlag<boolean> => ({ about, ...(short && { short }) });
 
 /** A flag whose value is a number. */
-const numeric = (value: string, about: string, form: Omit<NumberForm, 'kind'>) =>
+const numberFlag = (value: string, about: string, form: Omit<NumberForm, 'kind'>) =>
   flag<number>(value, about, { read: (text, name) => numberIn(text, name, { kind: 'number', ...form }) });
 
 const decibels = { unit: 'decibels' };
@@ -101,7 +101,7 @@ interface AdapterFile {
 }
 
 /** Reads a value of --lora. @throws RangeError */
-export function readAdapter(text: string): AdapterFile {
+export function readAdapterFlag(text: string): AdapterFile {
   const [, path, strength] = /^(.+):([-+]?(?:\d+\.?\d*|\.\d+))$/.exec(text) ?? [];
   if (path !== undefined) return { file: path, strength: Number(strength) };
   if (text === '' || text.endsWith(':')) throw rangeError('--lora', ofType('name of a file'), text);
@@ -110,14 +110,14 @@ export function readAdapter(text: string): AdapterFile {
 
 const help = onOff('print this help', 'h');
 const quiet = onOff('print errors only', 'q');
-const workers = numeric(
+const workers = numberFlag(
   'N',
   'number of worker threads; 0 does the work in the main thread; by default the number of processors minus one',
   { whole: true, min: 0, max: maxWorkers },
 );
 
 /** The flag --json, and the flags that all commands take. @param members of the JSON */
-const common = (members: string) => ({
+const commonFlags = (members: string) => ({
   json: onOff(`print JSON: ${members}`),
   verbose: onOff('print time and memory, and the stack of an error'),
   'no-color': onOff('no color, like NO_COLOR=1 in the environment'),
@@ -133,7 +133,7 @@ export const inspectFlags = {
   filter: flag<NamePattern>('REGEX', 'only the tensors whose names match', {
     read: (given, name) => new NamePattern(given, `--${name}`),
   }),
-  ...common('{ file, format, bytes, files, tensors, metadata, totals, peakBytes }'),
+  ...commonFlags('{ file, format, bytes, files, tensors, metadata, totals, peakBytes }'),
 };
 
 /** Flags of `quantize` that do not belong to a format. */
@@ -166,7 +166,7 @@ export const quantizeFlags = {
   lora: flag<readonly AdapterFile[]>(
     'FILE[:S]',
     'safetensors and PyTorch: add an adapter (LoRA) to the weights, S times (default 1), before they are quantized; can be repeated',
-    { multiple: true, read: readAdapter },
+    { multiple: true, read: readAdapterFlag },
   ),
   output: flag('OUT', 'file or folder for the result', {
     short: 'o',
@@ -175,7 +175,7 @@ export const quantizeFlags = {
       throw rangeError(`--${name}`, { kind: 'anyOf', of: [ofType('name of a file'), oneOf(['-'])] }, given);
     },
   }),
-  'min-sqnr': numeric('DB', "fail, and write nothing, if a tensor's SQNR is lower", decibels),
+  'min-sqnr': numberFlag('DB', "fail, and write nothing, if a tensor's SQNR is lower", decibels),
   'min-output': flag<NonNullable<QuantizeModelOptions['minOutput']>>(
     'BOUND',
     'ONNX: run the result and FILE, and raise types of tensors, the largest gain per byte first, until each output is this close: a cosine ' +
@@ -188,7 +188,7 @@ export const quantizeFlags = {
     'with --min-output: samples of the inputs, as for calibrate --data: .npz, .npy or JSON lines; random inputs by default; can be repeated',
   ),
   dim: dimensions('with --min-output: size of a dimension that is not fixed'),
-  seed: numeric('N', 'with --min-output: seed of random inputs', fromZero),
+  seed: numberFlag('N', 'with --min-output: seed of random inputs', fromZero),
   backend: backends('with --min-output: where outputs must hold (default wasm); as for compare; can be repeated'),
   browser: flag('PATH', 'the browser for --backend webgpu'),
   workers,
@@ -199,7 +199,7 @@ export const quantizeFlags = {
   force: onOff('replace OUT and the files beside it if they exist', 'f'),
   quiet,
   'help-all': onOff('explain all options'),
-  ...common(
+  ...commonFlags(
     '{ file, output, config, to, tensors, totals, notes, peakBytes }; for several files also { files, isWhole }; with --min-output also ' +
       '{ repair }',
   ),
@@ -207,7 +207,7 @@ export const quantizeFlags = {
 
 export const compareFlags = {
   sort: oneOfWords('BY', ['file', 'sqnr'], 'sqnr lists the worst first; by default in the order of A'),
-  'min-sqnr': numeric(
+  'min-sqnr': numberFlag(
     'DB',
     'fail if the SQNR of a tensor is lower, if only one model has the tensor, if the shapes differ, or if one holds NaN where the other ' +
       'does not',
@@ -226,9 +226,9 @@ export const compareFlags = {
   browser: flag('PATH', 'the browser for --backend webgpu, in place of the first that is found'),
   input: flags('FILE', 'inputs for --run: a .npz file with all of them, or NAME=FILE.npy, which can be repeated'),
   dim: dimensions('size of a dimension that is not fixed'),
-  seed: numeric('N', 'seed of random inputs', fromZero),
+  seed: numberFlag('N', 'seed of random inputs', fromZero),
   quiet,
-  ...common(
+  ...commonFlags(
     '{ a, b, tensors, total, skipped, onlyInA, onlyInB, peakBytes }; with --run also { inputs, guessedSizes, outputs, skippedOutputs, layers, backends }',
   ),
 };
@@ -236,7 +236,7 @@ export const compareFlags = {
 /** Flags of `verify`. Those about files beside models belong to formats. */
 export const verifyFlags = {
   quiet,
-  ...common('{ file, config, format, bytes, files, tensors, problems, notes, peakBytes }'),
+  ...commonFlags('{ file, config, format, bytes, files, tensors, problems, notes, peakBytes }'),
 };
 
 /** Flags about the data of `evaluate` and `calibrate`. @param data about the samples */
@@ -245,8 +245,8 @@ export const dataFlags = (data: string) => ({
   dim: dimensions('ONNX: size of a dimension that no sample determines'),
   text: flags('FILE', 'a text in UTF-8; can be repeated; needs the package @huggingface/tokenizers'),
   ids: flag('FILE', 'ids of tokens in place of texts: numbers between spaces, commas or line ends'),
-  'chunk-size': numeric('N', 'tokens of a chunk (default 512, or fewer if the model was made for fewer)', fromFour),
-  'max-tokens': numeric('N', 'most tokens to use, from the start (default all)', fromFour),
+  'chunk-size': numberFlag('N', 'tokens of a chunk (default 512, or fewer if the model was made for fewer)', fromFour),
+  'max-tokens': numberFlag('N', 'most tokens to use, from the start (default all)', fromFour),
   workers,
 });
 
@@ -257,8 +257,8 @@ export const evaluateFlags = {
     'keep the state of the run in this file, and go on from it after an interruption; 4 bytes for each token and element of a hidden state',
   ),
   quiet,
-  ...common(
-    '{ a, b, tokens, counted, chunks, perplexity, peakBytes }; with B also { referencePerplexity, kl, sameTop, logDifference }; with --data { a, b, samples, outputs, skippedOutputs, peakBytes }',
+  ...commonFlags(
+    '{ a, b, tokens, countText, chunks, perplexity, peakBytes }; with B also { referencePerplexity, kl, sameTop, logDifference }; with --data { a, b, samples, outputs, skippedOutputs, peakBytes }',
   ),
 };
 
@@ -268,12 +268,12 @@ export const calibrateFlags = {
   moments: onOff(
     'also write OUT.moments.safetensors, the second moments for --method gptq: 8 K² bytes for inputs of K columns, 4 K² with --held-back 0',
   ),
-  'held-back': numeric(
+  'held-back': numberFlag(
     'SHARE',
     'with --moments: the share of chunks or samples that is held back to judge codes by, which takes as much room again; 0 to 0.5 (default 0.125)',
     share,
   ),
-  mix: numeric(
+  mix: numberFlag(
     'SHARE',
     'with --moments, not for ONNX: the share of random tokens, which are added to the text; 0 to 0.5 (default 0.25)',
     share,
@@ -286,7 +286,7 @@ export const calibrateFlags = {
   ),
   force: onOff('replace OUT if it exists, and an interrupted run with other data', 'f'),
   quiet,
-  ...common(
+  ...commonFlags(
     '{ file, output, tokens, mixedTokens, chunks, weights, size, peakBytes }; with --moments and --ranges also { moments: { path, size }, ranges: { path, size } }; for ONNX also { unreached }',
   ),
 };
@@ -294,13 +294,13 @@ export const calibrateFlags = {
 export const benchFlags = {
   quick: onOff('less data, fewer samples'),
   only: oneOfWords('PART', ['arrays', 'blocks', 'layers'], 'measure arrays, blocks or layers only'),
-  size: numeric(
+  size: numberFlag(
     'N',
     'number of floats in arrays and blocks, a multiple of 256 (default 2^24; with --quick 2^20)',
     fromZero,
   ),
-  width: numeric('N', 'inputs and outputs of the layers (default 4096; with --quick 1024)', fromZero),
-  ...common('{ version, tier, rows, engine, processor }'),
+  width: numberFlag('N', 'inputs and outputs of the layers (default 4096; with --quick 1024)', fromZero),
+  ...commonFlags('{ version, tier, rows, engine, processor }'),
 };
 
 export const completionsFlags = { help };

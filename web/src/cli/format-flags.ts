@@ -8,7 +8,7 @@ import {
   calibrateFlags,
   evaluateFlags,
   quantizeFlags,
-  readAdapter,
+  readAdapterFlag,
 } from './flags.js';
 import { localPath, readText } from './side-file.js';
 import { asUsage, wrongFlag } from './wording.js';
@@ -84,7 +84,7 @@ export async function namedFiles(words: Words): Promise<readonly NamedFile[]> {
     if (!readsFile(flag) && !flag.isText) continue;
     for (const word of [words[name] ?? []].flat()) {
       if (typeof word !== 'string') continue;
-      const text = name === 'lora' ? readAdapter(word).file : word;
+      const text = name === 'lora' ? readAdapterFlag(word).file : word;
       // The reader of the flag refuses addresses that are wrong.
       const path = /^https?:/i.test(text) ? undefined : localPath(text);
       if (path === undefined) continue;
@@ -106,7 +106,7 @@ export async function withTexts(words: Words): Promise<Words> {
 }
 
 /** True if a target takes an option. The model functions report options that it does not take. */
-export function takesOption(to: string, option: string): boolean {
+export function targetTakes(to: string, option: string): boolean {
   return formats().some(({ targets, aliases }) => {
     const name = (aliases as Readonly<Record<string, string>>)[to] ?? to;
     return targets.find((target) => target.name === name)?.options.includes(option) ?? false;
@@ -121,7 +121,7 @@ export function takesOption(to: string, option: string): boolean {
 export function formatChoices(words: Words, to: string, all: readonly string[] = [to]): Record<string, unknown> {
   const choices: Record<string, unknown> = {};
   for (const [name, { sidecar, flags, read }] of optionsFor(to)) {
-    const isForOthers = !takesOption(to, name) && all.some((other) => takesOption(other, name));
+    const isForOthers = !targetTakes(to, name) && all.some((other) => targetTakes(other, name));
     if (sidecar !== undefined || isForOthers || flags.every((flag) => words[flag.name] === undefined)) continue;
     try {
       choices[name] = read(words);

@@ -4,11 +4,10 @@ import { inspectModel, type ModelInfo, type ModelTensor } from '../model.js';
 import { type FormatInfo, formats, type MetadataValue } from '../tooling.js';
 import { inspectFlags } from './flags.js';
 import { withInput } from './input.js';
-import { filesOf, makeCommand } from './parse.js';
+import { makeCommand, positionalFiles } from './parse.js';
 import { about, effort, peakBytes, printJson } from './process.js';
 import {
-  columnsOf,
-  counted,
+  countText,
   formatBytes,
   formatShape,
   nameText,
@@ -17,6 +16,7 @@ import {
   printLines,
   type TableColumn,
   table,
+  terminalColumns,
 } from './text.js';
 
 const countElements = ({ shape }: ModelTensor) => shape.reduce((product, n) => product * n, 1);
@@ -33,7 +33,7 @@ const orders = {
   dtype: (a, b) => (a.dtype < b.dtype ? -1 : Number(a.dtype > b.dtype)),
 } as const satisfies Record<string, ((a: ModelTensor, b: ModelTensor) => number) | undefined>;
 
-const sumOf = (tensors: readonly ModelTensor[]) => ({
+const sumTensors = (tensors: readonly ModelTensor[]) => ({
   elements: tensors.reduce((sum, tensor) => sum + countElements(tensor), 0),
   bytes: tensors.reduce((sum, { bytes }) => sum + bytes, 0),
 });
@@ -42,14 +42,14 @@ const sumOf = (tensors: readonly ModelTensor[]) => ({
 export const inspect = makeCommand(
   () => inspectFlags,
   async ({ values, positionals }) => {
-    const [file] = filesOf(positionals, ['FILE'], 'inspect') as [string];
+    const [file] = positionalFiles(positionals, ['FILE'], 'inspect') as [string];
     const { sort = 'file', filter } = values;
     return withInput(file, async ({ name, file: opened }) => {
       const info = await about(name, () => inspectModel(opened));
       const wanted = info.tensors.filter((tensor) => filter?.test(tensor.name) ?? true);
       const order = orders[sort];
       const tensors = order === undefined ? wanted : wanted.sort(order);
-      const { elements, bytes } = sumOf(info.tensors);
+      const { elements, bytes } = sumTensors(info.tensors);
       if (values.json) {
         const totals = { elements, bitsPerWeight: elements === 0 ? 0 : (8 * bytes) / elements };
         printJson({ file: name, ...info, tensors, totals, peakBytes: peakBytes() });
@@ -57,11 +57,11 @@ export const inspect = makeCommand(
       }
       const lines = inspectText(name, info, tensors, elements);
       if (filter !== undefined) {
-        const found = sumOf(tensors);
-        const sums = [counted(found.elements, formatOf(info).unit), formatBytes(found.bytes)].join(', ');
+        const found = sumTensors(tensors);
+        const sums = [countText(found.elements, describedFormat(info).unit), formatBytes(found.bytes)].join(', ');
         lines.push(
           '',
-          `${tensors.length.toLocaleString('en')} of ${counted(info.tensors.length, 'tensor')} match: ${sums}`,
+          `${tensors.length.toLocaleString('en')} of ${countText(info.tensors.length, 'tensor')} match: ${sums}`,
         );
       }
       if (values.verbose) lines.push('', effort());
@@ -72,7 +72,7 @@ export const inspect = makeCommand(
 );
 
 /** The description of a model's format. */
-function formatOf({ format }: ModelInfo): FormatInfo {
+function describedFormat({ format }: ModelInfo): FormatInfo {
   return formats().find(({ name }) => name === format) as FormatInfo;
 }
 
@@ -97,14 +97,14 @@ function metadataText(value: MetadataValue): string {
 function inspectText(file: string, info: ModelInfo, tensors: readonly ModelTensor[], elements: number): string[] {
   const { format: name, bytes, files, metadata, conversion } = info;
   const paint = painter(process.stdout);
-  const width = columnsOf(process.stdout);
+  const width = terminalColumns(process.stdout);
   // Summarize the file, and state facts of its format.
-  const format = formatOf(info);
+  const format = describedFormat(info);
   const summary = [
     name,
-    ...(files.length > 1 ? [counted(files.length, 'file')] : []),
-    counted(info.tensors.length, 'tensor'),
-    counted(elements, format.unit),
+    ...(files.length > 1 ? [countText(files.length, 'file')] : []),
+    countText(info.tensors.length, 'tensor'),
+    countText(elements, format.unit),
     formatBytes(bytes),
   ];
   const target = formats().find((known) => known.name === conversion?.format);

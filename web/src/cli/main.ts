@@ -1,12 +1,5 @@
 /** Starts commands. Imports the rest on demand, so that --version answers at once. */
 
-/** Prints the version and the number of the build. */
-async function printVersion(): Promise<number> {
-  const { buildId, version } = await import('../core/core.mjs');
-  process.stdout.write(`scalepoint ${version} (build ${buildId.toString(16)})\n`);
-  return 0;
-}
-
 const versionFlags: readonly string[] = ['--version', '-V', '-v'];
 
 /** Commands that write nothing. A signal ends them, whatever they do, because they do not listen to it. */
@@ -22,9 +15,13 @@ export function hearsSignals(args: readonly string[]): boolean {
 /** Carries out a command line. Returns the exit code. */
 export async function run(args: readonly string[]): Promise<number> {
   const [first = ''] = args;
-  if (versionFlags.includes(first)) return printVersion();
-  const { carryOut } = await import('./commands.js');
-  return carryOut(args);
+  if (versionFlags.includes(first)) {
+    const { buildId, version } = await import('../core/core.mjs');
+    process.stdout.write(`scalepoint ${version} (build ${buildId.toString(16)})\n`);
+    return 0;
+  }
+  const { carryOutLine } = await import('./commands.js');
+  return carryOutLine(args);
 }
 
 /** Prints an error on one line, and with --json also on stdout. Returns the exit code. */

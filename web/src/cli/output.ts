@@ -1,20 +1,13 @@
 /** Destinations of results on a command line. */
 import { lstat, stat } from 'node:fs/promises';
 import { basename, dirname, join, sep } from 'node:path';
-import {
-  type ModelPlan,
-  modelFormats,
-  type QuantizeModelResult,
-  resultFiles,
-  resultName,
-  ScalepointError,
-} from '../model.js';
-import { aFile, exactly, mention, noteText, ofType, without } from '../tooling.js';
+import { type ModelPlan, modelFormats, resultFiles, resultName, ScalepointError } from '../model.js';
+import { aFile, exactly, mention, noteText, ofType } from '../tooling.js';
 import type { Input } from './input.js';
 import { ruleTexts } from './sizes.js';
 import { systemText } from './system-text.js';
 import { convertedShare, shareText } from './tables.js';
-import { counted, listed } from './text.js';
+import { countText, listText } from './text.js';
 import { commandWordsFor, wrongFlag } from './wording.js';
 
 /** Name of standard output as a value of -o. */
@@ -49,7 +42,7 @@ export function namedFilesOf(planned: ModelPlan, output: string): ModelPlan['fil
   return planned.files.map(({ bytes }, i) => ({ name: names[i] as string, bytes }));
 }
 
-/** Most files that are all listed. Of more, the first and the last are. */
+/** Most files that are all listText. Of more, the first and the last are. */
 const mostFiles = 6;
 
 /** The paths in a text: of many, the first ones and the last. */
@@ -59,37 +52,29 @@ export function shortened(paths: readonly string[]): string[] {
   return [...paths.slice(0, 2), `… ${paths.length - 3} more …`, last];
 }
 
-/** Note about a part of the work: its files, and the state of the whole. */
-export function partNote(part: string | undefined, { files, isWhole }: QuantizeModelResult): string {
-  const share =
-    files.length === 0 ? 'there are fewer files than parts, so that it has none' : counted(files.length, 'file');
-  const rest = isWhole ? 'the result is whole' : 'other parts are missing';
-  return `part ${part}: ${share}; ${rest}`;
-}
-
 /** True if a path ends like that of a folder. */
 export function isFolderPath(path: string): boolean {
   return path.endsWith('/') || path.endsWith(sep);
 }
 
-const isFolder = async (path: string): Promise<boolean> =>
-  (await stat(path).catch(() => undefined))?.isDirectory() ?? false;
-
-/** The requested output. The path of a folder gets a separator at its end. */
-export async function resolvedOutput(asked: string | undefined): Promise<string | undefined> {
-  if (asked === undefined || asked === standardOutput || isFolderPath(asked)) return asked;
-  return (await isFolder(asked)) ? asked + sep : asked;
-}
-
-/** The folder for several results, if one is given. @throws UsageError */
-export async function folderFor(asked: string | undefined, types: number): Promise<string | undefined> {
-  if (asked === undefined) return undefined;
+/**
+ * The requested output. The path of a folder gets a separator at its end.
+ * @param count number of results; several need a folder
+ * @param types number of types of each model
+ * @throws UsageError
+ */
+export async function resolveOutput(
+  asked: string | undefined,
+  count: number,
+  types: number,
+): Promise<string | undefined> {
+  if (asked === undefined || (count === 1 && asked === standardOutput)) return asked;
   if (asked === standardOutput)
     throw wrongFlag('to', exactly(1, 'type'), types, { kind: 'with', options: [mention('output', asked)] });
-  if (!(await isFolder(asked))) {
-    throw wrongFlag('output', ofType('existing folder for several results'), asked);
-  }
-  return isFolderPath(asked) ? asked : asked + sep;
+  if (count === 1 && isFolderPath(asked)) return asked;
+  const isFolder = (await stat(asked).catch(() => undefined))?.isDirectory() ?? false;
+  if (!isFolder && count > 1) throw wrongFlag('output', ofType('existing folder for several results'), asked);
+  return isFolder && !isFolderPath(asked) ? asked + sep : asked;
 }
 
 /** Fails if one of several files exists. @throws ScalepointError `EXISTS` */
@@ -104,7 +89,7 @@ export async function checkFree(paths: readonly string[], force: boolean): Promi
 }
 
 /** Fails if a name says that the file is of another format than it will be. @throws UsageError */
-export function checkName(output: string, { format: name }: ModelPlan): void {
+export function checkOutputName(output: string, { format: name }: ModelPlan): void {
   const formats = modelFormats();
   const format = formats.find((known) => known.name === name);
   const [own = ''] = format?.extensions ?? [];
@@ -117,22 +102,6 @@ export function checkName(output: string, { format: name }: ModelPlan): void {
   const better = `${output.slice(0, output.length - end.length)}${own}`;
   const expected = ofType(`name of ${aFile(format?.label ?? name)}`);
   throw wrongFlag('output', expected, output, { kind: 'didYouMean', names: [better] });
-}
-
-/** Fails if a model cannot go to standard output. @throws UsageError */
-export function checkStandardOutput({ json, minSqnr }: { json: boolean; minSqnr: boolean }): void {
-  if (process.stdout.isTTY)
-    throw wrongFlag('output', ofType('name of a file'), standardOutput, {
-      kind: 'because',
-      message: 'standard output is a terminal, unless > or a pipe sends it elsewhere',
-    });
-  if (json) throw wrongFlag('json', without('output', standardOutput));
-  if (minSqnr) {
-    throw wrongFlag('min-sqnr', without('output', standardOutput), undefined, {
-      kind: 'because',
-      message: 'output that was written cannot be taken back',
-    });
-  }
 }
 
 /** Standard output as a stream of bytes. */
@@ -156,8 +125,10 @@ export function nothingToDo({ tensors, notes, options }: ModelPlan): ScalepointE
     const { text } = kept;
     reasons.set(text, (reasons.get(text) ?? 0) + 1);
   }
-  const counts = [...reasons].sort(([, a], [, b]) => b - a).map(([reason, n]) => `${counted(n, 'tensor')}: ${reason}`);
-  const why = tensors.length === 0 ? 'there are no tensors' : listed(counts, 5);
+  const counts = [...reasons]
+    .sort(([, a], [, b]) => b - a)
+    .map(([reason, n]) => `${countText(n, 'tensor')}: ${reason}`);
+  const why = tensors.length === 0 ? 'there are no tensors' : listText(counts, 5);
   const words = commandWordsFor({}, ruleTexts(options.rules ?? []));
   const share = convertedShare(tensors);
   const what =

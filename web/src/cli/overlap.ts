@@ -51,17 +51,14 @@ function idOfOpen(descriptor: number): string | undefined {
 const mostLinks = 40;
 
 /** The absolute path of a file that may be missing, without links. Paths of equal files are equal up to cases and normal forms. */
-async function placeOf(path: string, links = mostLinks): Promise<string> {
+async function realPlace(path: string, links = mostLinks): Promise<string> {
   const [folder, name] = [dirname(resolve(path)), basename(resolve(path))];
   const status = await lstat(path).catch(() => undefined);
-  if (status?.isSymbolicLink() && links > 0) return placeOf(resolve(folder, await readlink(path)), links - 1);
+  if (status?.isSymbolicLink() && links > 0) return realPlace(resolve(folder, await readlink(path)), links - 1);
   const found = await realpath(folder).catch(() => undefined);
   if (found !== undefined) return join(found, name);
-  return folder === dirname(folder) ? join(folder, name) : join(await placeOf(folder, links), name);
+  return folder === dirname(folder) ? join(folder, name) : join(await realPlace(folder, links), name);
 }
-
-/** The form of a path in which names are equal that some system takes for the same. */
-const folded = (path: string) => path.normalize('NFC').toLowerCase();
 
 // -------------------------------------------------------------------------------------------------------------------------- the files
 
@@ -116,7 +113,8 @@ export async function checkFilesApart(
   // Compare the rules and the plan with the files of the result, which have names of their own.
   const places = new Set<string>();
   for (const [i, file] of written.entries()) {
-    const [place, id] = [folded(await placeOf(file.path)), ids[i]];
+    // Some systems take names for the same that differ in these forms.
+    const [place, id] = [(await realPlace(file.path)).normalize('NFC').toLowerCase(), ids[i]];
     const isSame = places.has(place) || (id !== undefined && ids.indexOf(id) < i);
     if (isSame && file.flag !== 'output') fail(file, 'it is a file of the result');
     places.add(place);

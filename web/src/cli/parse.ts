@@ -101,27 +101,21 @@ function parseArguments<Flags extends CommandFlags>(args: readonly string[], fla
     if (value === undefined) words[name] = true;
     else words[name] = flags[name]?.multiple ? [...(Array.isArray(before) ? before : []), value] : value;
   }
-  const values = asksForHelp(words) ? {} : readValues(words, flags);
-  return { values: values as ValuesOf<Flags>, words, positionals: parsed.positionals };
-}
-
-/** The values that words stand for. @throws UsageError */
-function readValues(words: Words, flags: CommandFlags): Record<string, unknown> {
+  const values: Record<string, unknown> = {};
   try {
-    return Object.fromEntries(
-      Object.entries(words).map(([name, word]) => {
-        const read = flags[name]?.read;
-        if (read === undefined || word === undefined || typeof word === 'boolean') return [name, word];
-        return [name, typeof word === 'string' ? read(word, name) : word.map((one) => read(one, name))];
-      }),
-    );
+    for (const [name, word] of asksForHelp(words) ? [] : Object.entries(words)) {
+      const read = flags[name]?.read;
+      if (read === undefined || typeof word === 'boolean') values[name] = word;
+      else values[name] = typeof word === 'string' ? read(word, name) : word.map((one) => read(one, name));
+    }
   } catch (error) {
     throw asUsage(error, words);
   }
+  return { values: values as ValuesOf<Flags>, words, positionals: parsed.positionals };
 }
 
 /** The files of a command, one for each of `names`. @throws UsageError */
-export function filesOf(positionals: readonly string[], names: readonly string[], command: string): string[] {
+export function positionalFiles(positionals: readonly string[], names: readonly string[], command: string): string[] {
   const missing = names.findIndex((_, i) => positionals[i] === undefined || positionals[i] === '');
   const single = names.length === 1;
   if (missing >= 0) throw new UsageError(`${command} needs ${single ? 'a ' : ''}${names.slice(missing).join(' and ')}`);

@@ -17,10 +17,10 @@ import {
   writtenFiles,
   writtenSaves,
 } from './request.js';
-import { placeOf, readSidecars, type SidecarPlace, sidecarPath } from './sidecars.js';
+import { planSidecar, readSidecars, type SidecarPlace, sidecarPath } from './sidecars.js';
 import { checkSavedFree, fitJson, savedLine, savePlan, saveRules } from './sizes.js';
 import { planText } from './tables.js';
-import { counted, printLines } from './text.js';
+import { countText, printLines } from './text.js';
 import { wrongFlag } from './wording.js';
 
 /** Prints the plan of a command line. Returns the exit code. */
@@ -60,7 +60,7 @@ async function showPlan(line: QuantizeLine, request: ResultRequest): Promise<obj
   for (const one of isFile ? sidecars : []) {
     if (one.sidecar.isCompleted) {
       for (const ready of await readSidecars([one], request.plan, input))
-        places.push(await placeOf(output as string, ready, planned, input, force));
+        places.push(await planSidecar(output as string, ready, planned, input, force));
     } else {
       const sidecar = { ...one, value: undefined, print: one.sidecar.print };
       places.push({ sidecar, path: sidecarPath(output as string, one, planned) });
@@ -81,7 +81,7 @@ async function showPlan(line: QuantizeLine, request: ResultRequest): Promise<obj
     const written = isFile ? places.flatMap(({ path }) => path ?? []) : [];
     const paths = isFile ? pathsOf(output, planned) : [];
     const several = paths.length > 1 ? shortened(paths) : [];
-    const main = paths.length === 1 ? (paths[0] as string) : isFile ? counted(paths.length, 'file') : output;
+    const main = paths.length === 1 ? (paths[0] as string) : isFile ? countText(paths.length, 'file') : output;
     const lines = [...planText(input.name, main, planned, [...several, ...written]), ...savedLine(values)];
     if (values.verbose) lines.push(effort());
     printLines(lines);

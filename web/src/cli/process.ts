@@ -5,7 +5,7 @@ import type { DataProgress, Progress } from '../model.js';
 import { ScalepointError } from '../model.js';
 import type { Hint, OptionProblem } from '../tooling.js';
 import { jsonText } from './json.js';
-import { columnsOf, formatBytes, formatSeconds, printable } from './text.js';
+import { formatBytes, formatSeconds, printable, terminalColumns } from './text.js';
 import { codeAfter, type Ending, endMilliseconds, onEnding } from './watched.js';
 
 /**
@@ -159,11 +159,11 @@ function lineText({ share, seconds, done, name }: ProgressParts, width: number):
     line += part;
   }
   const room = width - line.length - 2;
-  return room < leastName ? line : `${line}  ${within(printable(name), room)}`;
+  return room < leastName ? line : `${line}  ${startWithin(printable(name), room)}`;
 }
 
 /** The start of a text that fits into some columns. Characters from U+1100 on may take two. */
-function within(text: string, columns: number): string {
+function startWithin(text: string, columns: number): string {
   let [start, used] = ['', 0];
   for (const character of text) {
     used += (character.codePointAt(0) as number) < 0x1100 ? 1 : 2;
@@ -204,7 +204,7 @@ function lineOn<P>(
       if (!active || now - start < 200 || now - last < 50) return;
       last = now;
       drawn = true;
-      const line = say(progress, now - start, columnsOf(process.stderr) - 1);
+      const line = say(progress, now - start, terminalColumns(process.stderr) - 1);
       process.stderr.write(`\r\x1b[2K${line}`);
     },
     clear(): void {

@@ -8,17 +8,15 @@ import {
   quantizeModel,
   type RunOptions,
 } from '../model.js';
-import { type ModelFit, without } from '../tooling.js';
+import { type ModelFit, ofType, without } from '../tooling.js';
 import { withBackends } from './backends.js';
 import { namedFiles } from './format-flags.js';
 import type { Input } from './input.js';
 import {
   checkFree,
-  checkStandardOutput,
   namedFilesOf,
   nothingToDo,
   outputOf,
-  partNote,
   pathsOf,
   shortened,
   standardOutput,
@@ -52,10 +50,17 @@ import {
 } from './request.js';
 import { fileStampsOf, makeParts, ResumableRun } from './resume.js';
 import { outputOptionsOf } from './running.js';
-import { joinCompleted, placeOf, placeOfCopy, readSidecars, type SidecarPlace, writeSidecarFile } from './sidecars.js';
+import {
+  joinCompleted,
+  placeOfCopy,
+  planSidecar,
+  readSidecars,
+  type SidecarPlace,
+  writeSidecarFile,
+} from './sidecars.js';
 import { checkSavedFree, fitJson, ruleTexts, savedLine, savePlan, saveRules } from './sizes.js';
 import { convertedShare, leastConverted, reportText } from './tables.js';
-import { painter, printable, printLines } from './text.js';
+import { countText, painter, printable, printLines } from './text.js';
 import { asUsage, wrongFlag } from './wording.js';
 
 /** Makes results. Returns the exit code. */
@@ -63,7 +68,15 @@ export async function convert(line: QuantizeLine, command: string): Promise<numb
   const { values, words } = line;
   const files = checkLine(line, command);
   if (values.output === standardOutput) {
-    checkStandardOutput({ json: values.json ?? false, minSqnr: values['min-sqnr'] !== undefined });
+    if (process.stdout.isTTY)
+      throw wrongFlag('output', ofType('name of a file'), standardOutput, {
+        kind: 'because',
+        message: 'standard output is a terminal, unless > or a pipe sends it elsewhere',
+      });
+    if (values.json) throw wrongFlag('json', without('output', standardOutput));
+    const hint = { kind: 'because', message: 'output that was written cannot be taken back' } as const;
+    if (values['min-sqnr'] !== undefined)
+      throw wrongFlag('min-sqnr', without('output', standardOutput), undefined, hint);
   }
   const signal = abortOnSignal(
     values.resume ? 'interrupted; the same command goes on' : 'interrupted, nothing was written',
@@ -264,7 +277,9 @@ async function prepare(
     if (isCopy) {
       if (isFile) places.push(...(await placeOfCopy(output, input, sidecar, planned, overwrite)));
     } else
-      places.push(isFile ? await placeOf(output, sidecar, planned, input, overwrite) : { sidecar, path: undefined });
+      places.push(
+        isFile ? await planSidecar(output, sidecar, planned, input, overwrite) : { sidecar, path: undefined },
+      );
   }
   // Drop the list of tensors, which is made anew during the conversion. A long one would be in memory twice.
   const whole = line.values['save-plan'] === undefined ? undefined : planned;
@@ -354,7 +369,11 @@ async function makeResult(
   if (whole !== undefined) await savePlan(line.values, whole, force, output);
   if (!quiet) remark(savedLine(line.values));
   if (quiet) return documents;
-  if (isPart) remark([partNote(plan.part, result)]);
+  if (isPart) {
+    const { length } = result.files;
+    const share = length === 0 ? 'there are fewer files than parts, so that it has none' : countText(length, 'file');
+    remark([`part ${plan.part}: ${share}; ${isWhole ? 'the result is whole' : 'other parts are missing'}`]);
+  }
   for (const { sidecar, path, cleared } of made) {
     if (path === undefined || cleared === undefined) continue;
     const removed = cleared === null ? 'removed' : `took the ${sidecar.sidecar.entry} out of`;

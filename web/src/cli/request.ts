@@ -39,13 +39,13 @@ import {
   withTexts,
 } from './format-flags.js';
 import { type Input, withInputs } from './input.js';
-import { checkName, folderFor, isFolderPath, outputOf, pathsOf, resolvedOutput, standardOutput } from './output.js';
+import { checkOutputName, isFolderPath, outputOf, pathsOf, resolveOutput, standardOutput } from './output.js';
 import { checkFilesApart, type WrittenFile } from './overlap.js';
-import { filesOf, type Line, makeCommand, spelledTarget } from './parse.js';
+import { type Line, makeCommand, positionalFiles, spelledTarget } from './parse.js';
 import { about, printJson, UsageError } from './process.js';
 import { journalPath } from './resume.js';
 import { type SidecarPlace, sidecarPath, sidecarPlace } from './sidecars.js';
-import { checkSizes, isSized, planIn, rulesOf, ruleTexts, sizeLabel, sizeOptionsOf } from './sizes.js';
+import { checkSizes, isSized, planIn, rulesOf, ruleTexts } from './sizes.js';
 import { printable } from './text.js';
 import { asUsage, commandWordsFor, wrongFlag } from './wording.js';
 
@@ -85,7 +85,7 @@ function modelsIn({ values, words, positionals }: QuantizeLine, command: string)
   const stems = new Set(positionals.map((file) => file.replace(/-\d{5,}-of-\d{5,}(?=\.\w+$)/, '')));
   const takesSeveral = command === 'quantize' || command === 'plan';
   if (!takesSeveral || positionals.length < 2 || stems.size < positionals.length)
-    return filesOf(positionals, ['FILE'], command);
+    return positionalFiles(positionals, ['FILE'], command);
   if (positionals.includes('')) throw new UsageError(`${command} needs names of files, got ""`);
   const single = ['save-plan', 'save-rules', ...Object.keys(sidecarFlags())].find((flag) => words[flag] !== undefined);
   const flag = single ?? (values.output === standardOutput ? `output ${standardOutput}` : undefined);
@@ -161,24 +161,30 @@ async function requestsOf(
 ): Promise<readonly ResultRequest[]> {
   const requests: ResultRequest[] = [];
   const lora = values.lora && { lora: values.lora };
-  const askedFor = (targets: number) =>
-    targets * inputs.length > 1 ? folderFor(values.output, targets) : resolvedOutput(values.output);
   for (const input of inputs) {
     if (values.plan !== undefined) {
       const saved = await planIn(values.plan);
       const to = String(saved.options.to);
       const read = readFlags().flatMap((name) => (words[name] === undefined ? [] : [[name, words[name]] as const]));
       const plan = { ...saved.options, ...lora, ...formatChoices(Object.fromEntries(read), to) };
-      requests.push({ input, asked: await askedFor(1), plan, saved, sidecars: sidecarOptions(words, to) });
+      requests.push({
+        input,
+        asked: await resolveOutput(values.output, inputs.length, 1),
+        plan,
+        saved,
+        sidecars: sidecarOptions(words, to),
+      });
       continue;
     }
     const targets = await targetsFor(values, input);
     const rules = await rulesOf(values);
     const texts = await withTexts(words);
-    const asked = await askedFor(targets.length);
+    const asked = await resolveOutput(values.output, targets.length * inputs.length, targets.length);
     for (const to of targets) {
       const sidecars = sidecarOptions(words, to);
-      const choices = { ...lora, ...sizeOptionsOf(values), ...formatChoices(texts, to, targets) };
+      const { 'target-size': targetSize, 'target-bpw': bits } = values;
+      const size = { ...(targetSize && { targetSize }), ...(bits && { targetBitsPerWeight: Number(bits) }) };
+      const choices = { ...lora, ...size, ...formatChoices(texts, to, targets) };
       // The model functions check the rest.
       requests.push({ input, asked, plan: { to, rules, ...choices } as unknown as PlanOptions, sidecars });
     }
@@ -214,9 +220,14 @@ export function withRequests(
 }
 
 /** A plan with the requested size, if there is one, in place of the target, for the name of the result. */
-export function named(planned: ModelPlan, values: QuantizeLine['values']): ModelPlan {
-  const size = sizeLabel(values);
-  return size === undefined ? planned : { ...planned, to: size as ModelPlan['to'] };
+export function named(
+  planned: ModelPlan,
+  { 'target-size': size, 'target-bpw': bits }: QuantizeLine['values'],
+): ModelPlan {
+  // A number alone means bytes.
+  const text = size !== undefined && /^\d+$/.test(size) ? `${size}B` : size?.replaceAll(' ', '');
+  const label = bits === undefined ? text : `${bits}bpw`;
+  return label === undefined ? planned : { ...planned, to: label as ModelPlan['to'] };
 }
 
 /** Prints remarks on stderr. */
@@ -297,7 +308,7 @@ export async function planRequest(
   try {
     const planned = await planOf(first);
     if (saved !== undefined) checkFits(saved, planned.tensors);
-    if (asked !== undefined && asked !== standardOutput) checkName(asked, planned);
+    if (asked !== undefined && asked !== standardOutput) checkOutputName(asked, planned);
     if (planned.files.length < 2 || (asked === undefined && input.fileName === undefined)) return planned;
     // Plan again with the output: the names of several files are part of their sizes.
     const output = outputOf(input, asked, named(planned, values));

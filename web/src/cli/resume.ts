@@ -16,7 +16,7 @@ import {
   resultFiles,
 } from '../model.js';
 import { StateFile } from '../tooling.js';
-import { type NamedFile, takesOption } from './format-flags.js';
+import { type NamedFile, targetTakes } from './format-flags.js';
 
 /** A file by which a change is noticed: its name, size in bytes, and time of the last change. */
 type FileStamp = readonly [name: string, size: number, time: number];
@@ -42,7 +42,7 @@ async function stampOf(path: string): Promise<FileStamp | undefined> {
   return status?.isFile() ? [basename(path), status.size, status.mtimeMs] : undefined;
 }
 
-const isIndex = (name: string) => name.endsWith('.json');
+const isIndexName = (name: string) => name.endsWith('.json');
 
 const isSame = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b);
 
@@ -82,8 +82,8 @@ export class ResumableRun {
     { model, options }: { readonly model: readonly FileStamp[]; readonly options: unknown },
     force: boolean,
   ): Promise<ResumableRun> {
-    const files = plan.files.filter(({ name }) => !isIndex(name));
-    const count = takesOption(plan.to, 'part') ? Math.max(1, files.length) : 1;
+    const files = plan.files.filter(({ name }) => !isIndexName(name));
+    const count = targetTakes(plan.to, 'part') ? Math.max(1, files.length) : 1;
     const facts = { 'the model': model, 'the options': options };
     const remedy = '--force begins anew';
     const state = await StateFile.open({ path: journalPath(output) }, facts, { overwrite: force, remedy });
@@ -191,15 +191,17 @@ export interface PartWork {
 export async function makeParts(run: ResumableRun, work: PartWork): Promise<QuantizeModelResult> {
   const { output, plan, sidecars, make } = work;
   const folder = dirname(output);
-  const index = plan.files.find(({ name }) => isIndex(name));
+  const index = plan.files.find(({ name }) => isIndexName(name));
   const records: Omit<PartRecord, 'files'>[] = [];
   let last: QuantizeModelResult | undefined;
   let bytesBefore = 0;
   for (let number = 1; number <= run.count; number++) {
     // The part that is made last writes the index.
     const needsIndex = number === run.count && last === undefined && index !== undefined;
+    const indexes = needsIndex ? resultFiles(basename(output), plan).filter(isIndexName) : [];
+    const stamps = await Promise.all(indexes.map((name) => stampOf(join(folder, name))));
     // Take a part that an earlier run finished.
-    const known = needsIndex && !(await hasIndex(work)) ? undefined : await run.done(number, folder);
+    const known = stamps.includes(undefined) ? undefined : await run.done(number, folder);
     if (known !== undefined) {
       records.push(known);
       bytesBefore += known.report.tensors.reduce((sum, tensor) => sum + tensor.bytesBefore, 0);
@@ -220,7 +222,9 @@ export async function makeParts(run: ResumableRun, work: PartWork): Promise<Quan
     });
     // Write down that it is whole.
     bytesBefore += bytesOfPart;
-    const record = recordOf(last, sidecars);
+    const members = last as unknown as Readonly<Record<string, unknown>>;
+    const contents = Object.fromEntries(sidecars.map((name) => [name, members[name]]));
+    const record = { report: last.report, contents };
     await run.end(
       number,
       last.files.map(({ name }) => join(folder, name)),
@@ -230,30 +234,13 @@ export async function makeParts(run: ResumableRun, work: PartWork): Promise<Quan
   }
   const none = () => Promise.reject(new TypeError('the result went to files'));
   const contents = records.at(-1)?.contents;
-  return { ...contents, report: wholeReport(work, records), files: plan.files, isWhole: true, bytes: none, blob: none };
-}
-
-/** True if the index of a result is there. */
-async function hasIndex({ output, plan }: PartWork): Promise<boolean> {
-  const names = resultFiles(basename(output), plan).filter(isIndex);
-  const stamps = await Promise.all(names.map((name) => stampOf(join(dirname(output), name))));
-  return stamps.every((stamp) => stamp !== undefined);
-}
-
-/** The report of all parts, as that of a single run. */
-function wholeReport({ plan, names }: PartWork, records: readonly Pick<PartRecord, 'report'>[]): ModelReport {
+  // The report of all parts is that of a single run.
   const tensors = new Map(records.flatMap(({ report }) => report.tensors.map((tensor) => [tensor.name, tensor])));
   const all = [...plan.notes, ...records.flatMap(({ report }) => report.notes)];
-  const notes = new Map(all.map((note) => [JSON.stringify(note), note]));
-  return {
-    tensors: names.flatMap((name) => tensors.get(name) ?? []),
+  const report: ModelReport = {
+    tensors: work.names.flatMap((name) => tensors.get(name) ?? []),
     totals: plan.totals,
-    notes: [...notes.values()],
+    notes: [...new Map(all.map((note) => [JSON.stringify(note), note])).values()],
   };
-}
-
-/** The record of a made part. @param options names of the files beside a result */
-function recordOf(result: QuantizeModelResult, options: readonly string[]): Omit<PartRecord, 'files'> {
-  const members = result as unknown as Readonly<Record<string, unknown>>;
-  return { report: result.report, contents: Object.fromEntries(options.map((name) => [name, members[name]])) };
+  return { ...contents, report, files: plan.files, isWhole: true, bytes: none, blob: none };
 }

@@ -4,18 +4,18 @@ import { ScalepointError } from '../model.js';
 import { type ComparedLayer, mention, type OutputsEvaluation } from '../tooling.js';
 import type { compareFlags, quantizeFlags, ValuesOf } from './flags.js';
 import {
-  columnsOf,
-  counted,
+  countText,
   errorCells,
   errorColumns,
   formatDecibels,
   formatShape,
-  listed,
+  listText,
   nameText,
   painter,
   printable,
   type TableColumn,
   table,
+  terminalColumns,
   withDecibels,
 } from './text.js';
 import { wrongFlag } from './wording.js';
@@ -58,20 +58,10 @@ export function outputOptionsOf({ 'min-output': minOutput, samples, dim = [], se
   };
 }
 
-/** Lines about the first layer with an error, and the one with the largest loss. */
-function layerLines(layers: readonly ComparedLayer[]): string[] {
-  const first = layers.find(({ error }) => error.sqnrDb !== Infinity);
-  if (first === undefined) return ['no layer differs'];
-  const worst = layers.reduce((most, layer) => (layer.lossDb > most.lossDb ? layer : most), first);
-  const text = ({ name, op, error }: ComparedLayer) =>
-    `${printable(name)} (${printable(op)}), SQNR ${withDecibels(error.sqnrDb)}`;
-  return [`the error begins at ${text(first)}`, `most is lost at ${text(worst)}`];
-}
-
 /** Lines about the outputs and layers of the models. */
 export function runText({ outputs = [], skippedOutputs = [], layers, overflows = [] }: CompareReport): string[] {
   const paint = painter(process.stdout);
-  const width = columnsOf(process.stdout);
+  const width = terminalColumns(process.stdout);
   let lines: string[] = [];
   if (layers !== undefined) {
     const columns: TableColumn[] = [
@@ -90,7 +80,14 @@ export function runText({ outputs = [], skippedOutputs = [], layers, overflows =
         layer.lossDb === 0 ? '' : layer.lossDb.toFixed(1),
       ],
     }));
-    if (rows.length > 0) lines = [...table(columns, rows, width, paint), '', ...layerLines(layers), ''];
+    // Name the first layer with an error, and the one with the largest loss.
+    const first = layers.find(({ error }) => error.sqnrDb !== Infinity);
+    const worst = first && layers.reduce((most, layer) => (layer.lossDb > most.lossDb ? layer : most), first);
+    const text = ({ name, op, error }: ComparedLayer) =>
+      `${printable(name)} (${printable(op)}), SQNR ${withDecibels(error.sqnrDb)}`;
+    const found =
+      first && worst ? [`the error begins at ${text(first)}`, `most is lost at ${text(worst)}`] : ['no layer differs'];
+    if (rows.length > 0) lines = [...table(columns, rows, width, paint), '', ...found, ''];
   }
   const columns: TableColumn[] = [
     { title: 'output', align: 'left' },
@@ -125,13 +122,13 @@ export function samplesText(a: string, b: string, found: OutputsEvaluation): str
       cells: [nameText(name), ...errorCells(output.error), String(worst.sample), formatDecibels(worst.error.sqnrDb)],
     };
   });
-  const lines = [`${printable(a)} on ${counted(samples, 'sample')}, beside ${printable(b)}`];
-  if (rows.length > 0) lines.push(...table(columns, rows, columnsOf(process.stdout), painter(process.stdout)));
+  const lines = [`${printable(a)} on ${countText(samples, 'sample')}, beside ${printable(b)}`];
+  if (rows.length > 0) lines.push(...table(columns, rows, terminalColumns(process.stdout), painter(process.stdout)));
   for (const { name, error, mismatched } of outputs) {
     if (mismatched > 0)
-      lines.push(`NaN or infinite, and not the same in both: ${nameText(name)}, ${counted(mismatched, 'element')}`);
+      lines.push(`NaN or infinite, and not the same in both: ${nameText(name)}, ${countText(mismatched, 'element')}`);
     else if (error.nonFinite > 0)
-      lines.push(`${counted(error.nonFinite, 'pair')} of ${nameText(name)} left out: NaN or infinite`);
+      lines.push(`${countText(error.nonFinite, 'pair')} of ${nameText(name)} left out: NaN or infinite`);
   }
   for (const { name, reason } of skippedOutputs)
     lines.push(`not compared: ${nameText(name)}: ${printable(reason.text)}`);
@@ -150,5 +147,5 @@ export function missedOutput(
     ...overflows.map(({ value }) => `${JSON.stringify(value)} (infinite in float16)`),
   ];
   if (names.length === 0) return undefined;
-  return new ScalepointError('QUALITY', `outputs with an SQNR below ${limit} dB: ${listed(names, 3)}`);
+  return new ScalepointError('QUALITY', `outputs with an SQNR below ${limit} dB: ${listText(names, 3)}`);
 }

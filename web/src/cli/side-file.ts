@@ -15,62 +15,11 @@ const chunkBytes = 1 << 18;
 /** Time in ms between two attempts to read from a pipe that has nothing to give yet. */
 const pauseMilliseconds = 10;
 
-/** Reads into memory. Waits for the writer of a pipe. Returns the number of bytes, 0 at the end. */
-async function readSome(file: FileHandle, target: Uint8Array): Promise<number> {
-  for (;;) {
-    try {
-      return (await file.read(target, 0, target.length, null)).bytesRead;
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') throw error;
-      await sleep(pauseMilliseconds);
-    }
-  }
-}
-
-/** Reads to the end. The size that the system states is 0 for pipes and devices. */
-async function readAll(file: FileHandle, most: number): Promise<Uint8Array> {
-  const pieces: Uint8Array[] = [];
-  const { size } = await file.stat();
-  for (let done = 0; ; ) {
-    if (Math.max(done, size) > most)
-      throw new ScalepointError('BAD_FILE', `the file has more than the ${most} bytes allowed`);
-    const piece = new Uint8Array(chunkBytes);
-    const count = await readSome(file, piece);
-    if (count === 0) return Buffer.concat(pieces);
-    pieces.push(piece.subarray(0, count));
-    done += count;
-  }
-}
-
-async function readBytes(path: string, most: number): Promise<Uint8Array> {
-  try {
-    // A pipe without a writer would hold up the process. On Windows there are no such pipes.
-    const file = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
-    try {
-      return await readAll(file, most);
-    } finally {
-      await file.close();
-    }
-  } catch (cause) {
-    if (cause instanceof ScalepointError) throw cause;
-    throw new ScalepointError('IO', `cannot read ${JSON.stringify(path)}: ${systemText(cause)}`, { cause, path });
-  }
-}
-
 /** The path that a command line names, as it is or as a URL with `file:`. Undefined for other URLs. */
 export function localPath(text: string): string | undefined {
   const { url } = urlOfText(text) ?? {};
   if (url === undefined) return text;
   return url.protocol === 'file:' ? fileURLToPath(url) : undefined;
-}
-
-/** @throws UsageError for URLs of other machines */
-function pathOf(text: string): string {
-  const path = localPath(text);
-  if (path !== undefined) return path;
-  throw new UsageError(
-    `${text}: URLs are read for models and their statistics only; save this file, and give its path`,
-  );
 }
 
 /**
@@ -81,10 +30,39 @@ function pathOf(text: string): string {
  */
 export function readText(text: string, most = mostBytes): Promise<string> {
   return about(text, async () => {
-    const path = pathOf(text);
-    const bytes = await readBytes(path, most);
+    const path = localPath(text);
+    if (path === undefined)
+      throw new UsageError(
+        `${text}: URLs are read for models and their statistics only; save this file, and give its path`,
+      );
+    const pieces: Uint8Array[] = [];
+    let file: FileHandle | undefined;
     try {
-      return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+      // A pipe without a writer would hold up the process. On Windows there are no such pipes.
+      file = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
+      // The size that the system states is 0 for pipes and devices.
+      for (let done = 0, { size } = await file.stat(); ; ) {
+        if (Math.max(done, size) > most)
+          throw new ScalepointError('BAD_FILE', `the file has more than the ${most} bytes allowed`);
+        const piece = new Uint8Array(chunkBytes);
+        const read = await file.read(piece, 0, chunkBytes, null).catch((error: NodeJS.ErrnoException) => {
+          if (error.code === 'EAGAIN') return undefined;
+          throw error;
+        });
+        // Wait for the writer of a pipe.
+        if (read === undefined) await sleep(pauseMilliseconds);
+        else if (read.bytesRead === 0) break;
+        else pieces.push(piece.subarray(0, read.bytesRead));
+        done += read?.bytesRead ?? 0;
+      }
+    } catch (cause) {
+      if (cause instanceof ScalepointError) throw cause;
+      throw new ScalepointError('IO', `cannot read ${JSON.stringify(path)}: ${systemText(cause)}`, { cause, path });
+    } finally {
+      await file?.close();
+    }
+    try {
+      return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(pieces));
     } catch (cause) {
       throw new ScalepointError('BAD_FILE', 'the file is not UTF-8', { cause, path });
     }

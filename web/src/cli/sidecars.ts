@@ -27,14 +27,6 @@ async function contentAt(path: string, sidecar: Sidecar) {
   return about(path, async () => sidecar.parse(await readText(path)));
 }
 
-/** The content of a file in the model's folder, if the target completes it; undefined without the file. */
-async function contentBeside({ option, sidecar }: SidecarOption, to: string, input: Input) {
-  const isCompleted = formats().some(({ targets }) =>
-    targets.some(({ name, completes }) => name === to && completes?.includes(option)),
-  );
-  return isCompleted && input.isPath ? contentAt(join(dirname(input.name), sidecar.usualName), sidecar) : undefined;
-}
-
 /**
  * Reads the files that were given, or are completed.
  * @param plan the target; with `requantize`, a file may name the method of weights that are decoded
@@ -54,7 +46,13 @@ export async function readSidecars(
       if (requantize !== true) sidecar.merge(content.value, {});
       return content;
     };
-    const given = path === undefined ? await contentBeside(option, to, input) : await about(path, () => read(path));
+    // A target may complete the file in the model's folder.
+    const isCompleted = formats().some(({ targets }) =>
+      targets.some(({ name, completes }) => name === to && completes?.includes(option.option)),
+    );
+    const beside = isCompleted && input.isPath ? join(dirname(input.name), sidecar.usualName) : undefined;
+    const found = beside === undefined ? undefined : () => contentAt(beside, sidecar);
+    const given = await (path === undefined ? found?.() : about(path, () => read(path)));
     prepared.push({ ...option, value: given?.value, print: given?.print ?? sidecar.print });
   }
   return prepared;
@@ -133,22 +131,8 @@ export function joinCompleted(
   }
 }
 
-/** The text of a file without its entry; null if nothing is left. Undefined if the file is missing, cannot be read or has no entry. */
-async function withoutEntry(path: string, { sidecar }: SidecarOption): Promise<string | null | undefined> {
-  // A pipe that nobody named is not read.
-  if (!(await stat(path).catch(() => undefined))?.isFile()) return undefined;
-  try {
-    const { value, print } = sidecar.parse(await readText(path));
-    const rest = sidecar.without(value);
-    return rest && (sidecar.isWhole ? null : print(rest));
-  } catch (error) {
-    if (error instanceof ScalepointError) return undefined;
-    throw error;
-  }
-}
-
 /** Plans the change to a file beside an output, before the work begins. @throws ScalepointError `EXISTS` or `IO` */
-export async function placeOf(
+export async function planSidecar(
   output: string,
   sidecar: PreparedSidecar,
   plan: ModelPlan,
@@ -166,7 +150,15 @@ export async function placeOf(
     await checkReplaceable(path, overwrite);
     return { sidecar, path };
   }
-  const cleared = await withoutEntry(path, sidecar);
+  // The text of an existing file without its entry. A pipe that nobody named is not read, and a file that cannot be parsed stays.
+  let cleared: string | null | undefined;
+  try {
+    const content = await contentAt(path, kind);
+    const rest = content && kind.without(content.value);
+    cleared = rest && (kind.isWhole ? null : content.print(rest));
+  } catch (error) {
+    if (!(error instanceof ScalepointError)) throw error;
+  }
   if (cleared === undefined) return { sidecar, path: undefined };
   if (!overwrite) {
     const what = `${JSON.stringify(path)} exists already, with the ${kind.entry} of another result`;
@@ -188,7 +180,7 @@ export async function placeOfCopy(
 ): Promise<readonly SidecarPlace[]> {
   const isBeside = input.isPath && resolve(dirname(input.name)) === resolve(dirname(output));
   if (isBeside || sidecar.sidecar.fits(plan.tensors.map(({ from }) => from))) return [];
-  const place = await placeOf(output, sidecar, plan, input, overwrite);
+  const place = await planSidecar(output, sidecar, plan, input, overwrite);
   return place.cleared === undefined ? [] : [place];
 }
 

@@ -44,21 +44,6 @@ export function checkSizes(values: SizeValues, types: number): void {
     throw wrongFlag('to', exactly(1, 'type'), types, { kind: 'with', options: [mention(`--${saved}`)] });
 }
 
-/** The options that say how large a result may be. */
-export function sizeOptionsOf({ 'target-size': size, 'target-bpw': bits }: SizeValues) {
-  return {
-    ...(size === undefined ? {} : { targetSize: size }),
-    ...(bits === undefined ? {} : { targetBitsPerWeight: Number(bits) }),
-  };
-}
-
-/** The size as part of a file name: `3.5GB`, `4.5bpw`; undefined if no size was given. */
-export function sizeLabel({ 'target-size': size, 'target-bpw': bits }: SizeValues): string | undefined {
-  if (bits !== undefined) return `${bits}bpw`;
-  // A number alone means bytes.
-  return size !== undefined && /^\d+$/.test(size) ? `${size}B` : size?.replaceAll(' ', '');
-}
-
 /** The rules of a command line, then those of a file of llama-quantize, then those of a file of rules. @throws UsageError */
 export async function rulesOf(values: SizeValues): Promise<readonly Rule[]> {
   const { rule = [], rules: path, 'tensor-type-file': typesPath } = values;

@@ -1,11 +1,9 @@
 /** Tables of plans and reports. */
 import { basename } from 'node:path';
-import type { ModelPlan, ModelReport, PlannedTensorInfo, TensorReport } from '../model.js';
+import type { ModelPlan, ModelReport, PlannedTensorInfo } from '../model.js';
 import type { ModelFit, ModelTotals } from '../tooling.js';
-import { repairText } from './repair-text.js';
 import {
-  columnsOf,
-  counted,
+  countText,
   formatBytes,
   formatDecibels,
   formatError,
@@ -13,11 +11,14 @@ import {
   lowestLine,
   nameText,
   outputLine,
+  type Paint,
   painter,
   printable,
   type TableColumn,
   type TableRow,
   table,
+  terminalColumns,
+  withDecibels,
 } from './text.js';
 
 /** The columns that plans and reports begin with. */
@@ -34,16 +35,6 @@ function firstCells({ name, shape, from, to, bytesBefore, bytesAfter }: PlannedT
   return [nameText(name), type, formatShape(shape), formatBytes(bytesBefore), formatBytes(bytesAfter)];
 }
 
-/** Counts of quantized, cast and kept tensors. */
-function countsText({ quantized, cast, kept }: ModelTotals): string {
-  const some = [
-    ...(quantized > 0 || cast === 0 ? [`${quantized} quantized`] : []),
-    ...(cast > 0 ? [`${cast} cast`] : []),
-    `${kept} kept`,
-  ];
-  return some.join(', ');
-}
-
 /** Share of the bytes that a target converts, without those that rules keep. */
 export function convertedShare(tensors: readonly PlannedTensorInfo[]): number {
   const open = tensors.filter(({ kept }) => kept?.kind !== 'rule');
@@ -54,33 +45,25 @@ export function convertedShare(tensors: readonly PlannedTensorInfo[]): number {
 /** A target that converts a smaller share has next to no effect. */
 export const leastConverted = 0.01;
 
-/** Words about a target that converts next to nothing. */
-function littleText(tensors: readonly PlannedTensorInfo[], { quantized, cast }: ModelTotals): string {
-  const share = convertedShare(tensors);
-  return quantized + cast === 0 || share >= leastConverted ? '' : `; ${shareText(share)} of the bytes, nearly nothing`;
-}
-
 /** A small share in percent. */
 export const shareText = (share: number): string => `${(100 * share).toPrecision(1)} %`;
 
 function totalsText(file: string, tensors: readonly PlannedTensorInfo[], totals: ModelTotals): string[] {
-  const { bytesBefore, bytesAfter, ratio, bitsPerWeight, fellBack = 0 } = totals;
+  const { quantized, cast, kept, bytesBefore, bytesAfter, ratio, bitsPerWeight, fellBack = 0 } = totals;
+  const counts = [
+    ...(quantized > 0 || cast === 0 ? [`${quantized} quantized`] : []),
+    ...(cast > 0 ? [`${cast} cast`] : []),
+    `${kept} kept`,
+  ].join(', ');
+  const converted = convertedShare(tensors);
+  const isLittle = quantized + cast > 0 && converted < leastConverted;
+  const little = isLittle ? `; ${shareText(converted)} of the bytes, nearly nothing` : '';
   const share = (100 * fellBack).toPrecision(2);
   const others = fellBack === 0 ? '' : `; ${share} % of the elements in other types, whose blocks divide their rows`;
   return [
-    `${printable(basename(file))}: ${counted(tensors.length, 'tensor')}, ${countsText(totals)}${littleText(tensors, totals)}${others}`,
+    `${printable(basename(file))}: ${countText(tensors.length, 'tensor')}, ${counts}${little}${others}`,
     `${formatBytes(bytesBefore)} → ${formatBytes(bytesAfter)}, ratio ${ratio.toFixed(2)}, ${bitsPerWeight.toFixed(2)} bits per weight`,
   ];
-}
-
-/** The line about values that the errors leave out, if any. */
-function leftOutLine(tensors: readonly TensorReport[]): string[] {
-  const left = tensors.filter(({ error }) => error !== undefined && error.nonFinite > 0);
-  const [first] = left;
-  if (first === undefined) return [];
-  const total = left.reduce((sum, { error }) => sum + (error?.nonFinite ?? 0), 0);
-  const where = left.length === 1 ? nameText(first.name) : counted(left.length, 'tensor');
-  return [`${counted(total, 'pair')} left out of the errors, NaN or infinite: ${where}`];
 }
 
 /** The line about the loss of a result of a given size. */
@@ -105,9 +88,9 @@ export function planText(
     const { kept } = tensor;
     return { cells: [...firstCells(tensor), kept?.text ?? ''], ...(kept === undefined ? {} : { style: 'dim' }) };
   });
-  const lines = rows.length === 0 ? [] : [...table(columns, rows, columnsOf(process.stdout), paint), ''];
+  const lines = rows.length === 0 ? [] : [...table(columns, rows, terminalColumns(process.stdout), paint), ''];
   const what = output === null ? 'would be' : `would write ${printable(output)}:`;
-  lines.push(...totalsText(file, tensors, totals), ...fitLines(fit), `${what} ${counted(totals.bytesAfter, 'byte')}`);
+  lines.push(...totalsText(file, tensors, totals), ...fitLines(fit), `${what} ${countText(totals.bytesAfter, 'byte')}`);
   for (const path of written) lines.push(`would write ${printable(path)}`);
   return lines;
 }
@@ -133,14 +116,74 @@ export function reportText(
     if (error === undefined) return [{ cells, remark: `kept: ${kept?.text}`, style: 'dim' }];
     return [{ cells: [...cells, formatDecibels(error.sqnrDb), formatError(error.maxAbsoluteError)] }];
   });
-  const lines = rows.length === 0 ? [] : [...table(columns, rows, columnsOf(stream), paint), ''];
+  const lines = rows.length === 0 ? [] : [...table(columns, rows, terminalColumns(stream), paint), ''];
+  // Count the values that the errors leave out.
+  const left = tensors.filter(({ error }) => error !== undefined && error.nonFinite > 0);
+  const pairs = left.reduce((sum, { error }) => sum + (error?.nonFinite ?? 0), 0);
+  const where = left.length === 1 ? nameText(left[0]?.name ?? '') : countText(left.length, 'tensor');
   lines.push(
     ...totalsText(file, tensors, totals),
     ...fitLines(fit),
     ...lowestLine(tensors),
     ...outputLine(tensors),
-    ...leftOutLine(tensors),
-    ...repairText(repair, columnsOf(stream), paint),
+    ...(pairs === 0 ? [] : [`${countText(pairs, 'pair')} left out of the errors, NaN or infinite: ${where}`]),
+    ...repairText(repair, terminalColumns(stream), paint),
   );
   return lines;
+}
+
+// ------------------------------------------------------------------------------------------------------------------ --min-output
+
+type Repair = NonNullable<ModelReport['repair']>;
+type Judged = Repair['outputs'][number];
+
+/** Most outputs in lines of text. */
+const mostOutputs = 5;
+
+const repairColumns: readonly TableColumn[] = [
+  { title: 'raised', align: 'left' },
+  { title: 'type', align: 'left' },
+  { title: 'bytes', align: 'right' },
+  { title: 'worst output', align: 'left' },
+  { title: 'before', align: 'right' },
+  { title: 'after', align: 'right' },
+];
+
+/** An output by name. */
+const outputText = ({ backend, output }: Judged) => (output === '' ? backend : `${nameText(output)} on ${backend}`);
+
+/** The measure of the bound. */
+function judgedText({ kind }: Repair['bound'], { cosine, sqnrDb, failure }: Judged): string {
+  if (failure !== undefined) return 'failed';
+  return kind === 'cosine' ? cosine.toFixed(6) : withDecibels(sqnrDb);
+}
+
+/** Lines about tensors that were raised, and the outputs. */
+export function repairText(repair: Repair | undefined, width: number, paint: Paint): string[] {
+  if (repair === undefined) return [];
+  const { bound, steps, outputs, runs } = repair;
+  // A row for each tensor; the first of a step says what the step brought.
+  const rows = steps.flatMap(({ tensors, before, after }) =>
+    tensors.map(({ name, from, to, bytes }, i): TableRow => {
+      const brought = i === 0 ? [outputText(after), judgedText(bound, before), judgedText(bound, after)] : ['', '', ''];
+      return { cells: [nameText(name), `${from} → ${to}`, `+${formatBytes(bytes)}`, ...brought] };
+    }),
+  );
+  const wanted = bound.kind === 'cosine' ? `a cosine of ${bound.least}` : `${bound.least} dB`;
+  const count = new Set(steps.flatMap(({ tensors }) => tensors.map(({ name }) => name))).size;
+  const raised = count === 0 ? 'nothing was raised' : `${countText(count, 'tensor')} raised`;
+  // Name the worst outputs: decoders have dozens. Those that failed have no number.
+  const rank = (one: Judged) => (one.failure === undefined ? one[bound.kind] : Number.NEGATIVE_INFINITY);
+  const worst = [...outputs].sort((a, b) => (rank(a) < rank(b) ? -1 : 1)).slice(0, mostOutputs);
+  return [
+    '',
+    ...(rows.length === 0 ? [] : [...table(repairColumns, rows, width, paint), '']),
+    `outputs are to have ${wanted} at least: ${raised}, ${countText(runs, 'result')} run`,
+    ...worst.map((one) => {
+      const { cosine, sqnrDb, failure } = one;
+      const numbers = `cosine ${cosine.toFixed(6)}, SQNR ${withDecibels(sqnrDb)}`;
+      return `${outputText(one)}: ${failure === undefined ? numbers : printable(failure)}`;
+    }),
+    ...(worst.length < outputs.length ? [`${outputs.length - worst.length} more outputs are better`] : []),
+  ];
 }

@@ -27,19 +27,15 @@ type Style = 'bold' | 'dim' | 'red' | 'green';
 /** Colors text. */
 export type Paint = (style: Style, text: string) => string;
 
-/** True if text for a stream should have color, by the usual environment variables. */
-function takesColor(stream: NodeJS.WriteStream): boolean {
-  const { NO_COLOR, FORCE_COLOR, TERM } = process.env;
-  if (NO_COLOR || process.argv.includes('--no-color')) return false;
-  if (FORCE_COLOR) return FORCE_COLOR !== '0';
-  return stream.isTTY === true && TERM !== 'dumb';
-}
-
 /** Colors text for a stream, if it should have color. */
 export function painter(stream: NodeJS.WriteStream): Paint {
-  // Otherwise Node would check stdout, whatever the stream. takesColor has checked the stream.
+  // Otherwise Node would check stdout, whatever the stream, which is checked below.
   const options = { validateStream: false } as { stream?: NodeJS.WritableStream };
-  return takesColor(stream) ? (style, text) => styleText(style, text, options) : (_, text) => text;
+  // By the usual environment variables.
+  const { NO_COLOR, FORCE_COLOR, TERM } = process.env;
+  const isForced = FORCE_COLOR ? FORCE_COLOR !== '0' : stream.isTTY === true && TERM !== 'dumb';
+  const hasColor = isForced && !NO_COLOR && !process.argv.includes('--no-color');
+  return hasColor ? (style, text) => styleText(style, text, options) : (_, text) => text;
 }
 
 /** Characters that are written at once. A text of all lines could be longer than a string can be. */
@@ -58,7 +54,7 @@ export function printLines(lines: Iterable<string>, stream: NodeJS.WriteStream =
 }
 
 /** Columns of the terminal; infinite in a pipe. */
-export function columnsOf(stream: NodeJS.WriteStream): number {
+export function terminalColumns(stream: NodeJS.WriteStream): number {
   return stream.columns || Number(process.env.COLUMNS) || Number.POSITIVE_INFINITY;
 }
 
@@ -135,7 +131,7 @@ export function outputLine(
   const share = (at: number) => (shares[at] as number).toFixed(2);
   const middle = share(Math.floor((shares.length - 1) / 2));
   const range =
-    shares.length === 1 ? '' : ` (${share(0)} to ${share(shares.length - 1)}, ${counted(shares.length, 'tensor')})`;
+    shares.length === 1 ? '' : ` (${share(0)} to ${share(shares.length - 1)}, ${countText(shares.length, 'tensor')})`;
   return [`squared errors of outputs on ${where}: ${middle} of those without GPTQ${range}`];
 }
 
@@ -167,12 +163,12 @@ export function formatSeconds(seconds: number): string {
   return `${Math.floor(whole / 3600)} h ${padded(Math.floor((whole % 3600) / 60))} min`;
 }
 
-export function counted(n: number, what: string): string {
+export function countText(n: number, what: string): string {
   return `${n.toLocaleString('en')} ${what}${n === 1 ? '' : 's'}`;
 }
 
 /** A list of names in a sentence: the first few, and the number of the others. */
-export function listed(names: readonly string[], most: number): string {
+export function listText(names: readonly string[], most: number): string {
   const more = names.length > most ? ` and ${(names.length - most).toLocaleString('en')} more` : '';
   return names.slice(0, most).map(nameText).join(', ') + more;
 }

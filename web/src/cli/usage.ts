@@ -25,11 +25,11 @@ import {
   verifyFlags,
 } from './flags.js';
 import { copyOptions, formatFlags, optionTables, sidecarFlags, usualTables } from './format-flags.js';
-import { columnsOf } from './text.js';
+import { terminalColumns } from './text.js';
 
 /** Columns of a line. */
 function lineWidth(): number {
-  return Math.max(40, Math.min(80, columnsOf(process.stdout)));
+  return Math.max(40, Math.min(80, terminalColumns(process.stdout)));
 }
 
 /** Words in lines of that width, all of which begin with some spaces. */
@@ -89,7 +89,7 @@ const first = () => formats()[0] as FormatInfo;
 /** The formats whose results are of the same format. */
 const plainFormats = () => formats().filter(({ name, result }) => name === result);
 
-const joined = (lines: readonly string[]) => `${lines.join('\n')}\n`;
+const joinLines = (lines: readonly string[]) => `${lines.join('\n')}\n`;
 
 /** The usual line of each command. */
 const usageOf: Readonly<Record<CommandName, (to: string) => string>> = {
@@ -110,7 +110,7 @@ const usageOf: Readonly<Record<CommandName, (to: string) => string>> = {
 export function overview(): string {
   const extensions = formats().flatMap(({ extensions: all }) => all);
   const to = first().targets[0]?.name;
-  return joined([
+  return joinLines([
     'scalepoint: make models smaller',
     '',
     ...(Object.keys(commandAbouts) as CommandName[]).flatMap((name) =>
@@ -440,7 +440,7 @@ const helps: Readonly<Record<CommandName, (all: boolean) => Help>> = {
 /** The help of a command. @param all true for all options, false for those that a screen shows */
 export function helpText(command: CommandName, all: boolean): string {
   const { usage, about, flags, more = [], examples } = helps[command](all);
-  return joined([
+  return joinLines([
     ...usage,
     '',
     ...wrapped(about),

@@ -6,11 +6,11 @@ import { type Finding, type FormatInfo, formats, type Sidecar, type Words } from
 import { type CommandFlag, type ValuesOf, verifyFlags } from './flags.js';
 import { sidecarFlags } from './format-flags.js';
 import { type Input, withInput } from './input.js';
-import { filesOf, makeCommand } from './parse.js';
+import { makeCommand, positionalFiles } from './parse.js';
 import { abortOnSignal, about, effort, peakBytes, printJson, progressLine } from './process.js';
 import { readText } from './side-file.js';
 import { pathBeside } from './sidecars.js';
-import { counted, formatBytes, nameText, painter, printable, printLines } from './text.js';
+import { countText, formatBytes, nameText, painter, printable, printLines } from './text.js';
 import { wrongFlag } from './wording.js';
 
 /** An option about a file beside a model, and the flag that names that file. */
@@ -31,7 +31,7 @@ function namedSidecars({ options: { entries } }: FormatInfo): SidecarFlag[] {
 export const verify = makeCommand(
   () => ({ ...(sidecarFlags() as Readonly<Record<string, CommandFlag<string>>>), ...verifyFlags }),
   async ({ values, words, positionals }) => {
-    const [text] = filesOf(positionals, ['FILE'], 'verify') as [string];
+    const [text] = positionalFiles(positionals, ['FILE'], 'verify') as [string];
     const { quiet = false } = values;
     const signal = abortOnSignal('interrupted');
     return withInput(
@@ -54,7 +54,7 @@ export const verify = makeCommand(
         const paths = formats()
           .flatMap(namedSidecars)
           .map(({ option }) => [option, beside.find((one) => one.option === option)?.path ?? null] as const);
-        return show(input.name, Object.fromEntries(paths), report, { ...values, quiet });
+        return showFindings(input.name, Object.fromEntries(paths), report, { ...values, quiet });
       },
       signal,
     );
@@ -110,20 +110,24 @@ function listedFindings(title: string, findings: readonly Finding[]): string[] {
 }
 
 /** Prints problems and notes. Returns the exit code. */
-function show(
+function showFindings(
   file: string,
   sidecars: Readonly<Record<string, string | null>>,
   report: VerifyReport,
   { json, quiet, verbose }: Pick<ValuesOf<typeof verifyFlags>, 'json' | 'quiet' | 'verbose'>,
 ): number {
   const { format, bytes, files, tensors, problems, notes } = report;
-  const verdict = problems.length === 0 ? 'no problems found' : `${counted(problems.length, 'problem')} found`;
+  const verdict = problems.length === 0 ? 'no problems found' : `${countText(problems.length, 'problem')} found`;
   if (json) {
     const failure = problems.length === 0 ? {} : { error: { code: 'BAD_FILE', message: verdict } };
     printJson({ file, ...sidecars, ...report, peakBytes: peakBytes(), ...failure });
   } else if (!quiet) {
     const paint = painter(process.stdout);
-    const summary = [format, ...(files.length > 1 ? [counted(files.length, 'file')] : []), counted(tensors, 'tensor')];
+    const summary = [
+      format,
+      ...(files.length > 1 ? [countText(files.length, 'file')] : []),
+      countText(tensors, 'tensor'),
+    ];
     const checked = Object.values(sidecars).flatMap((path) => (path === null ? [] : [printable(path)]));
     const lines = [
       `${paint('bold', printable(file))}: ${[...summary, formatBytes(bytes)].join(', ')}`,

@@ -28,28 +28,8 @@ const renamedFlags: Readonly<Record<string, string>> = {
 /** Options of the model functions without a format that have flags. */
 const plainOptions: readonly string[] = ['to', 'targetSize', 'workers', 'minOutput', 'lora', 'data', 'output', 'plan'];
 
-/** The flag of an option that belongs to no format. */
-function plainFlag(path: string): string | undefined {
-  const [name = path] = /^\w+/.exec(path) ?? [];
-  const renamed = renamedFlags[path] ?? renamedFlags[name];
-  return (
-    renamed ??
-    (plainOptions.includes(name) ? name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`) : undefined)
-  );
-}
-
 function formatOption(name: string): FormatOption | undefined {
   return formats().find(({ options }) => Object.hasOwn(options.entries, name))?.options.entries[name];
-}
-
-/** The flags that set the members of an object; undefined for other values. */
-function memberFlags(info: FormatOption | undefined, value: unknown): string | undefined {
-  if (info === undefined || typeof value !== 'object' || value === null) return undefined;
-  const members = Object.entries(value);
-  const flagOf = (key: string) => info.flags.find(({ member }) => member === key);
-  // The first flag sets the kind. It can be left out beside a flag of a member that implies it.
-  const texts = members.flatMap(([key, member]) => (flagOf(key) ? [`--${flagOf(key)?.name} ${member}`] : []));
-  return texts.length > 0 ? texts.join(' ') : `--${info.flags[0]?.name} ${members[0]?.[1]}`;
 }
 
 /**
@@ -66,10 +46,15 @@ export function commandWordsFor(given: Words, rules: readonly string[] = []): Op
   };
   const flagOf = (path: string): string | undefined => {
     if (path.startsWith('--')) return path;
-    const [name = '', member] = path.split('.');
+    const [, member] = path.split('.');
     // Keys of metadata have dots.
-    const flags = formatOption(/^\w+/.exec(name)?.[0] ?? '')?.flags ?? [];
-    const plain = plainFlag(path);
+    const [base = path] = /^\w+/.exec(path) ?? [];
+    const isPlain = plainOptions.includes(base);
+    const flags = formatOption(base)?.flags ?? [];
+    const plain =
+      renamedFlags[path] ??
+      renamedFlags[base] ??
+      (isPlain ? base.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`) : undefined);
     const flag =
       flags.find((one) => one.member === member && member !== undefined) ??
       flags.find((one) => given[one.name] !== undefined) ??
@@ -88,7 +73,16 @@ export function commandWordsFor(given: Words, rules: readonly string[] = []): Op
       if (rule !== undefined && path.endsWith('.granularity')) return `in code, the granularity ${text} of ${rule}`;
       if (rule !== undefined) return `${text} in ${rule}`;
       const info = formatOption(path);
-      const flags = values.map((value) => memberFlags(info, value));
+      // The flags that set the members of an object. The first flag sets the kind; beside others, which imply it, it can be left out.
+      const flags = values.map((value) => {
+        if (info === undefined || typeof value !== 'object' || value === null) return undefined;
+        const members = Object.entries(value);
+        const texts = members.flatMap(([key, member]) => {
+          const flag = info.flags.find((one) => one.member === key);
+          return flag === undefined ? [] : [`--${flag.name} ${member}`];
+        });
+        return texts.length > 0 ? texts.join(' ') : `--${info.flags[0]?.name} ${members[0]?.[1]}`;
+      });
       if (flags.every((one) => one !== undefined)) return flags.join(' or ');
       const switches = values.map((value) =>
         info?.flags.find((flag) => flag.value === undefined && (flag.means ?? true) === value),
