@@ -17,7 +17,7 @@ export { writeSidecar } from './convert/quantize.js';
 export { readPlanned } from './convert/read-planned.js';
 export { isModelStart, modelStartBytes, urlOfText } from './convert/recognize.js';
 export { checkFits, checkPlan } from './convert/saved-plan.js';
-export { maxWorkers } from './core/check-workers.js';
+export { maxWorkers } from './core/check.js';
 export { problemOf, rangeError } from './core/errors.js';
 export { grouped } from './core/groups.js';
 export { standsForInfinity } from './core/measure.js';
@@ -43,7 +43,7 @@ export {
   whole,
   without,
 } from './core/option-problem.js';
-export { type Flag, type NumberForm, numberIn, type Words } from './core/schema.js';
+export { type Flag, type NumberForm, readNumber, type Words } from './core/schema.js';
 export { show } from './core/show.js';
 export { languageArchitectures, type OutputsKind, outputsKind } from './evaluate/outputs.js';
 export { StateFile } from './formats/files/state-file.js';

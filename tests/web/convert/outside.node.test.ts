@@ -7,7 +7,7 @@ import { compareModels, inspectModel, type PlanOptions, planModel, quantizeModel
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { explainFailure, run } from '../../../web/src/cli/main.js';
 import { noteOf } from '../../../web/src/core/note.js';
-import { numeric } from '../../../web/src/core/schema.js';
+import { numberOption } from '../../../web/src/core/schema.js';
 import { errorsOf } from '../../../web/src/formats/codecs/calls.js';
 import type { Codec, Form } from '../../../web/src/formats/codecs/codec.js';
 import { registerCodec } from '../../../web/src/formats/codecs/registry.js';
@@ -141,7 +141,7 @@ function wholeTensors(tensors: readonly SourceTensor[]): LogicalTensor[] {
   });
 }
 
-const levels = numeric({ whole: true }, { name: 'levels', value: 'N', about: 'steps between 0 and the peak' });
+const levels = numberOption({ whole: true }, { name: 'levels', value: 'N', about: 'steps between 0 and the peak' });
 
 const box: Format<'box', 'share', 'box', BoxOptions, object, BoxModel> = {
   name: 'box',

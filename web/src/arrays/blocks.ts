@@ -70,7 +70,7 @@ export function quantizeBlocks(core: Core, x: FloatInput, type: BlockType, optio
   const { elements, bytes } = info;
   const blocks = new Sink(core, 'uint8', blocksOfShape(info, shape, source.length, 'shape') * bytes, out, 'out');
   checkApart(x, out, 'out');
-  const search = searchOf(core, options.search, info);
+  const search = blockSearchId(core, options.search, info);
   if (options.weights !== undefined || search === BlockSearchId.best) {
     const weights = options.weights === undefined ? undefined : weightsOf(core, options.weights, shape);
     quantizeRows(core, source, info, { weights, columns: weights?.length ?? info.elements, search }, blocks);
@@ -98,7 +98,7 @@ function checkBlocks(core: Core, { id, name }: BlockTypeInfo, option: string): v
 }
 
 /** The number of a search. @throws RangeError naming `search` */
-function searchOf(core: Core, search: BlockSearch | undefined, { id, name }: BlockTypeInfo): BlockSearchId {
+function blockSearchId(core: Core, search: BlockSearch | undefined, { id, name }: BlockTypeInfo): BlockSearchId {
   if (search === undefined || search === 'usual') return BlockSearchId.usual;
   if (search !== 'best') throw rangeError('search', oneOf(['usual', 'best']), search);
   checkSearched(name, 'type');

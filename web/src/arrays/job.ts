@@ -1,5 +1,5 @@
 // Checks the options of `quantize`, and turns them into a job for the core: the type, the layout of scales, and the range.
-import { checkBoolean, checkKind, checkNumber, checkShape, checkWhole, enumChoice } from '../core/check.js';
+import { checkBoolean, checkKindMembers, checkNumber, checkShape, checkWhole, enumChoice } from '../core/check.js';
 import {
   GranularityId,
   type LayoutRecord,
@@ -54,7 +54,7 @@ export function resolveGranularity(
   option = 'granularity',
 ): Granularity {
   if (granularity === undefined) return { kind: 'per-tensor' };
-  const kind = checkKind(granularity, granularityKinds['per-group'], granularityKinds, option);
+  const kind = checkKindMembers(granularity, granularityKinds['per-group'], granularityKinds, option);
   if (kind === 'per-tensor') return { kind };
   return resolveMembers(kind, granularity as GranularityMembers, shape, `${option}.`);
 }

@@ -1,6 +1,6 @@
 // Calibration: chooses scale and zero point for values that arrive in batches, in bounded memory.
 import { bindMethods } from '../core/bind.js';
-import { checkKind, checkNumber, checkShape, choiceIndex } from '../core/check.js';
+import { checkKindMembers, checkNumber, checkShape, choiceIndex } from '../core/check.js';
 import { LayoutRecord, RangeMethodId, SchemeId } from '../core/door.js';
 import { rangeError, ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
@@ -145,7 +145,9 @@ export class Observer {
     const given = (granularity as { readonly kind?: unknown } | null | undefined)?.kind;
     if (given === 'per-group') throw rangeError('granularity.kind', oneOf(Object.keys(kinds)), given);
     const kind =
-      granularity === undefined ? 'per-tensor' : checkKind(granularity, kinds['per-channel'], kinds, 'granularity');
+      granularity === undefined
+        ? 'per-tensor'
+        : checkKindMembers(granularity, kinds['per-channel'], kinds, 'granularity');
     if (kind === 'per-channel' && range !== 'min-max') {
       throw rangeError('range', without('granularity.kind', kind), range);
     }

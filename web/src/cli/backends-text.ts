@@ -1,6 +1,6 @@
 /** Output of `compare --backend`. */
 import type { CompareReport } from '../model.js';
-import type { BackendReport, BackendRun, GpuAdapter, GpuPlacement, NodeCheck } from '../tooling.js';
+import type { BackendReport, BackendRun, GpuAdapter } from '../tooling.js';
 import {
   countText,
   errorCells,
@@ -36,47 +36,43 @@ const reasons = {
   notRun: 'the run failed',
 } as const satisfies Record<Exclude<BackendRun['kind'], 'ran'>, string>;
 
-function adapterText({ vendor, architecture, isSoftware, hasFloat16 }: GpuAdapter): string {
-  const name = [vendor, architecture].filter((part) => part !== '').join(' ') || 'a GPU without a name';
-  return `${name}${isSoftware ? ' in software' : ''}${hasFloat16 ? '' : ', without float16'}`;
-}
-
-function placementText({ onGpu, onCpu, copies }: GpuPlacement): string {
-  const away = onCpu.reduce((sum, { count }) => sum + count, 0);
-  if (away === 0) return `all ${countText(onGpu, 'node')} on the GPU`;
-  const list = listText(
-    onCpu.map(({ op, count }) => `${count} ${printable(op)}`),
-    mostOperators,
-  );
-  return `${away} of ${countText(onGpu + away, 'node')} on the processor (${list}), ${copies} ${copies === 1 ? 'copy' : 'copies'} between both a run`;
-}
-
-/** @param reference the model that nodes are held to */
-function nodesText({ compared, off, first, unknown }: NodeCheck, reference: string): string[] {
-  const left = unknown.length === 0 ? [] : [`no bound is known for ${listText(unknown.map(printable), mostOperators)}`];
-  if (first === undefined)
-    return [`${countText(compared, 'value')} of nodes equal those of ${reference}, up to rounding`, ...left];
-  const { node, op, output, error, tolerance, inputs } = first;
-  const name = node === '' || node === output ? '' : `, node ${nameText(node)}`;
-  const before = inputs.flatMap(({ name: input, error: own }) =>
-    own === undefined ? [] : [`${nameText(input)} ${errorText(own)}`],
-  );
-  return [
-    `${off} of ${countText(compared, 'value')} of nodes differ from those of ${reference} by more than rounding`,
-    `the first is ${nameText(output)} (${printable(op)}${name}): off by ${errorText(error)}, rounding explains ${errorText(tolerance)}`,
-    ...(before.length === 0 ? [] : [`errors of its inputs: ${listText(before, 4)}`]),
-    ...left,
-  ];
-}
-
-/** Lines about one model on a backend. */
-function linesOf(label: string, run: BackendRun, reference: string): string[] {
+/** Lines about one model on a backend. @param reference the model that nodes are held to */
+function backendLines(label: string, run: BackendRun, reference: string): string[] {
   if (run.kind !== 'ran') {
-    const isSaid = run.kind === 'noAdapter';
-    return [`${label}: ${reasons[run.kind]}${isSaid ? '' : `: ${printable(run.text.split('\n')[0] ?? '')}`}`];
+    const reason = run.kind === 'noAdapter' ? '' : `: ${printable(run.text.split('\n')[0] ?? '')}`;
+    return [`${label}: ${reasons[run.kind]}${reason}`];
   }
   const { placement, nodes } = run;
-  const lines = [...(placement ? [placementText(placement)] : []), ...(nodes ? nodesText(nodes, reference) : [])];
+  const lines: string[] = [];
+  if (placement !== undefined) {
+    const { onGpu, onCpu, copies } = placement;
+    const away = onCpu.reduce((sum, { count }) => sum + count, 0);
+    const operators = onCpu.map(({ op, count }) => `${count} ${printable(op)}`);
+    lines.push(
+      away === 0
+        ? `all ${countText(onGpu, 'node')} on the GPU`
+        : `${away} of ${countText(onGpu + away, 'node')} on the processor (${listText(operators, mostOperators)}), ` +
+            `${copies} ${copies === 1 ? 'copy' : 'copies'} between both a run`,
+    );
+  }
+  if (nodes !== undefined) {
+    const { compared, off, first, unknown } = nodes;
+    const values = countText(compared, 'value');
+    if (first === undefined) lines.push(`${values} of nodes equal those of ${reference}, up to rounding`);
+    else {
+      const { node, op, output, error, tolerance, inputs } = first;
+      const name = node === '' || node === output ? '' : `, node ${nameText(node)}`;
+      const before = inputs.flatMap(({ name: input, error: own }) =>
+        own === undefined ? [] : [`${nameText(input)} ${errorText(own)}`],
+      );
+      lines.push(
+        `${off} of ${values} of nodes differ from those of ${reference} by more than rounding`,
+        `the first is ${nameText(output)} (${printable(op)}${name}): off by ${errorText(error)}, rounding explains ${errorText(tolerance)}`,
+        ...(before.length === 0 ? [] : [`errors of its inputs: ${listText(before, 4)}`]),
+      );
+    }
+    if (unknown.length > 0) lines.push(`no bound is known for ${listText(unknown.map(printable), mostOperators)}`);
+  }
   return lines.map((line) => `${label}: ${line}`);
 }
 
@@ -107,14 +103,20 @@ function rowOf(backend: string, model: string, run: BackendRun): TableRow {
   };
 }
 
+/** A GPU in words. */
+const gpuText = ({ vendor, architecture, isSoftware, hasFloat16 }: GpuAdapter) => {
+  const name = [vendor, architecture].filter((part) => part !== '').join(' ') || 'a GPU without a name';
+  return `${name}${isSoftware ? ' in software' : ''}${hasFloat16 ? '' : ', without float16'}`;
+};
+
 /** Lines about the models on each backend. */
 export function backendText({ backends }: Pick<CompareReport, 'backends'>): string[] {
   if (backends === undefined) return [];
   const rows = backends.flatMap(({ backend, a, b }) => [rowOf(backend, 'A', a), rowOf('', 'B', b)]);
   const about = ({ backend, runtime, adapter, a, b }: BackendReport) => [
-    `${backend}: ${printable(runtime)}${adapter === undefined ? '' : `, ${printable(adapterText(adapter))}`}`,
-    ...linesOf(`${backend}, A`, a, 'A on wasm'),
-    ...linesOf(`${backend}, B`, b, backend === 'wasm' ? 'A' : 'B on wasm'),
+    `${backend}: ${printable(runtime)}${adapter === undefined ? '' : `, ${printable(gpuText(adapter))}`}`,
+    ...backendLines(`${backend}, A`, a, 'A on wasm'),
+    ...backendLines(`${backend}, B`, b, backend === 'wasm' ? 'A' : 'B on wasm'),
   ];
   return [
     '',

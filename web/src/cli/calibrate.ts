@@ -16,7 +16,7 @@ export const calibrate = makeCommand(
   () => calibrateFlags,
   async ({ values, words, positionals }) => {
     // Read the flags and the data.
-    const [file] = positionalFiles(positionals, ['MODEL'], 'calibrate') as [string];
+    const [file] = positionalFiles(positionals, ['MODEL'], 'calibrate');
     const { output = 'imatrix.gguf', force = false, quiet = false, resume = false, data: files } = values;
     const other = (['text', 'ids'] as const).find((flag) => values[flag] !== undefined);
     if (files !== undefined && other !== undefined) throw wrongFlag('data', without(`--${other}`));

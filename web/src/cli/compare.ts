@@ -35,7 +35,7 @@ const mostNames = 5;
 export const compare = makeCommand(
   () => compareFlags,
   async ({ values, positionals }) => {
-    const [first, second] = positionalFiles(positionals, ['A', 'B'], 'compare') as [string, string];
+    const [first, second] = positionalFiles(positionals, ['A', 'B'], 'compare');
     if (first === '-' && second === '-') throw new UsageError('compare: only one of the two can be standard input');
     const { quiet = false, workers, 'min-sqnr': limit } = values;
     const run = runOptionsOf(values);

@@ -46,7 +46,7 @@ function flagsByCommand(): Readonly<Record<CommandName, CommandFlags>> {
 const names = Object.keys(commandAbouts) as CommandName[];
 
 /** True if a flag names a file. */
-const namesFile = ({ value = '' }: CommandFlag) => ['FILE', 'OUT'].includes(value);
+const takesFileName = ({ value = '' }: CommandFlag) => ['FILE', 'OUT'].includes(value);
 
 /** The spellings of a flag: `-o`, `--output`. */
 const spellings = ([name, { short }]: [string, CommandFlag]) => [
@@ -122,7 +122,7 @@ function zshScript(): string {
       const end = value === undefined ? '' : '=';
       // The action that completes the value.
       const label = `:${(value ?? '').replace(/[^\w]/g, '')}:`;
-      const kind = namesFile(flag) ? '_files' : ' ';
+      const kind = takesFileName(flag) ? '_files' : ' ';
       const words = choices?.join(' ');
       const list = name === 'to' ? `_values -s , ${label.slice(1, -1)} ${words}` : `(${words})`;
       const action = value === undefined ? '' : label + (choices === undefined ? kind : list);
@@ -172,7 +172,7 @@ function fishScript(): string {
       const words = [
         ...(short === undefined ? [] : [`-s ${short}`]),
         `-l ${name}`,
-        ...(value === undefined ? [] : [namesFile(flag) ? '-r -F' : '-x']),
+        ...(value === undefined ? [] : [takesFileName(flag) ? '-r -F' : '-x']),
         ...(choices === undefined ? [] : [`-a ${fishText(choices.join(' '))}`]),
         `-d ${fishText(about)}`,
       ].join(' ');

@@ -8,11 +8,11 @@ import {
   mostShare,
   NamePattern,
   type NumberForm,
-  numberIn,
   ofType,
   oneOf,
   presets,
   rangeError,
+  readNumber,
 } from '../tooling.js';
 
 /** A flag of a command. `T` is the type of its value. */
@@ -45,7 +45,7 @@ const onOff = (about: string, short?: string): CommandFlag<boolean> => ({ about,
 
 /** A flag whose value is a number. */
 const numberFlag = (value: string, about: string, form: Omit<NumberForm, 'kind'>) =>
-  flag<number>(value, about, { read: (text, name) => numberIn(text, name, { kind: 'number', ...form }) });
+  flag<number>(value, about, { read: (text, name) => readNumber(text, name, { kind: 'number', ...form }) });
 
 const decibels = { unit: 'decibels' };
 const share = { min: 0, max: mostShare };
@@ -79,7 +79,7 @@ const dimensions = (about: string) =>
       read(text, name) {
         const [, dimension, size] = /^([^=]+)=(.*)$/s.exec(text) ?? [];
         if (dimension === undefined) throw rangeError(`--${name}`, oneOf(['NAME=N']), text);
-        return [dimension, numberIn(size, name, { kind: 'number', ...fromZero })];
+        return [dimension, readNumber(size, name, { kind: 'number', ...fromZero })];
       },
     },
   );
@@ -258,7 +258,7 @@ export const evaluateFlags = {
   ),
   quiet,
   ...commonFlags(
-    '{ a, b, tokens, countText, chunks, perplexity, peakBytes }; with B also { referencePerplexity, kl, sameTop, logDifference }; with --data { a, b, samples, outputs, skippedOutputs, peakBytes }',
+    '{ a, b, tokens, counted, chunks, perplexity, peakBytes }; with B also { referencePerplexity, kl, sameTop, logDifference }; with --data { a, b, samples, outputs, skippedOutputs, peakBytes }',
   ),
 };
 

@@ -42,7 +42,7 @@ const sumTensors = (tensors: readonly ModelTensor[]) => ({
 export const inspect = makeCommand(
   () => inspectFlags,
   async ({ values, positionals }) => {
-    const [file] = positionalFiles(positionals, ['FILE'], 'inspect') as [string];
+    const [file] = positionalFiles(positionals, ['FILE'], 'inspect');
     const { sort = 'file', filter } = values;
     return withInput(file, async ({ name, file: opened }) => {
       const info = await about(name, () => inspectModel(opened));

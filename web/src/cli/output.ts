@@ -42,7 +42,7 @@ export function namedFilesOf(planned: ModelPlan, output: string): ModelPlan['fil
   return planned.files.map(({ bytes }, i) => ({ name: names[i] as string, bytes }));
 }
 
-/** Most files that are all listText. Of more, the first and the last are. */
+/** Most files that are all listed. Of more, the first and the last are. */
 const mostFiles = 6;
 
 /** The paths in a text: of many, the first ones and the last. */

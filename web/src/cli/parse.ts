@@ -115,12 +115,16 @@ function parseArguments<Flags extends CommandFlags>(args: readonly string[], fla
 }
 
 /** The files of a command, one for each of `names`. @throws UsageError */
-export function positionalFiles(positionals: readonly string[], names: readonly string[], command: string): string[] {
+export function positionalFiles<const Names extends readonly string[]>(
+  positionals: readonly string[],
+  names: Names,
+  command: string,
+): { readonly [I in keyof Names]: string } {
   const missing = names.findIndex((_, i) => positionals[i] === undefined || positionals[i] === '');
   const single = names.length === 1;
   if (missing >= 0) throw new UsageError(`${command} needs ${single ? 'a ' : ''}${names.slice(missing).join(' and ')}`);
   const extra = positionals[names.length];
-  if (extra === undefined) return [...positionals];
+  if (extra === undefined) return positionals as { readonly [I in keyof Names]: string };
   const takes = `${single ? 'one ' : ''}${names.join(' and ')}`;
   const advice = single ? '; for a model in several files, name its folder, its index or its first file' : '';
   throw new UsageError(`${command} takes ${takes}, got ${JSON.stringify(extra)} as well${advice}`);

@@ -153,7 +153,7 @@ const repairColumns: readonly TableColumn[] = [
 const outputText = ({ backend, output }: Judged) => (output === '' ? backend : `${nameText(output)} on ${backend}`);
 
 /** The measure of the bound. */
-function judgedText({ kind }: Repair['bound'], { cosine, sqnrDb, failure }: Judged): string {
+function repairValue({ kind }: Repair['bound'], { cosine, sqnrDb, failure }: Judged): string {
   if (failure !== undefined) return 'failed';
   return kind === 'cosine' ? cosine.toFixed(6) : withDecibels(sqnrDb);
 }
@@ -165,7 +165,8 @@ export function repairText(repair: Repair | undefined, width: number, paint: Pai
   // A row for each tensor; the first of a step says what the step brought.
   const rows = steps.flatMap(({ tensors, before, after }) =>
     tensors.map(({ name, from, to, bytes }, i): TableRow => {
-      const brought = i === 0 ? [outputText(after), judgedText(bound, before), judgedText(bound, after)] : ['', '', ''];
+      const brought =
+        i === 0 ? [outputText(after), repairValue(bound, before), repairValue(bound, after)] : ['', '', ''];
       return { cells: [nameText(name), `${from} → ${to}`, `+${formatBytes(bytes)}`, ...brought] };
     }),
   );

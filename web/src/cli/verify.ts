@@ -31,7 +31,7 @@ function namedSidecars({ options: { entries } }: FormatInfo): SidecarFlag[] {
 export const verify = makeCommand(
   () => ({ ...(sidecarFlags() as Readonly<Record<string, CommandFlag<string>>>), ...verifyFlags }),
   async ({ values, words, positionals }) => {
-    const [text] = positionalFiles(positionals, ['FILE'], 'verify') as [string];
+    const [text] = positionalFiles(positionals, ['FILE'], 'verify');
     const { quiet = false } = values;
     const signal = abortOnSignal('interrupted');
     return withInput(

@@ -1,37 +1,42 @@
 /** Checks options that most calls share. Calls may come from JavaScript, so that types are checked as well. */
-import { type CallOptions, checkKeys } from '../core/check.js';
-import { checkFunction, checkWorkers } from '../core/check-workers.js';
+import { type CallOptions, checkKeys, maxWorkers } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { checkLoadOptions, type LoadOptions, loadNames } from '../core/load-options.js';
 import { ofType, oneOf, whole } from '../core/option-problem.js';
 import { modelGranularityNames, searchedMembers } from '../core/range.js';
+import { callback, checkOptionValues, numberOption, type OptionsOf, option } from '../core/schema.js';
 import type { WorkerLike } from '../core/worker-like.js';
 import type { RunOptions } from '../formats/run.js';
 import type { Progress } from './progress.js';
 
 /** Options about workers, progress and canceling. */
-export interface WorkOptions {
+export const workEntries = {
   /**
    * Number of workers. With 0, the calling thread does the work. Every number gives the same bytes.
    * Where workers cannot start, the calling thread does the work, and the report has a note.
    * @defaultValue one less than the number of processors, at most 8; 0 for small models
    */
-  readonly workers?: number | undefined;
+  workers: numberOption({ whole: true, min: 0, max: maxWorkers }),
   /**
    * Makes a worker from the file `scalepoint/worker`, for bundlers that do not find it and for pages with Trusted Types.
    * @defaultValue the file beside this module
    */
-  readonly worker?: (() => WorkerLike) | undefined;
+  worker: callback<() => WorkerLike>(),
   /** Where the large module of the core comes from, and which build of it; as `load()`, but `blocks` is ignored. */
-  readonly core?: LoadOptions | undefined;
+  core: option<LoadOptions>(checkLoadOptions),
   /** Called when a tensor is done, and in between at most every 50 ms. An error that it throws ends the work, as does a rejected promise. */
-  readonly onProgress?: ((progress: Progress) => void) | undefined;
+  onProgress: callback<(progress: Progress) => void>(),
   /** Stops the work; the promise is rejected with the signal's reason. */
-  readonly signal?: AbortSignal | undefined;
-}
+  signal: option<AbortSignal>((value, name) => {
+    if (!(value instanceof AbortSignal)) throw typeError(name, ofType('AbortSignal'), value);
+  }),
+};
+
+/** Options about workers, progress and canceling. */
+export interface WorkOptions extends OptionsOf<typeof workEntries> {}
 
 /** The names of all options about how work is done. */
-export const workNames: readonly string[] = ['workers', 'worker', 'core', 'onProgress', 'signal'];
+export const workNames: readonly string[] = Object.keys(workEntries);
 
 /** Members of the option `run`. */
 export const runNames: readonly string[] = ['inputs', 'dimensions', 'seed', 'layers', 'backends', 'runtime'];
@@ -58,15 +63,7 @@ export function checkOptions(options: unknown, names: readonly string[], calls?:
 }
 
 /** @throws TypeError or RangeError naming the option */
-export function checkWorkOptions({ workers, worker, core, onProgress, signal }: WorkOptions): void {
-  checkWorkers(workers);
-  checkFunction(worker, 'worker');
-  checkFunction(onProgress, 'onProgress');
-  if (core !== undefined) checkLoadOptions(core, 'core');
-  if (signal !== undefined && !(signal instanceof AbortSignal)) {
-    throw typeError('signal', ofType('AbortSignal'), signal);
-  }
-}
+export const checkWorkOptions = (options: object): void => checkOptionValues(workEntries, options);
 
 /**
  * Calls `use` with options whose `onProgress` may be an async function. If its promise is rejected, the work is aborted with the reason, as

@@ -23,7 +23,7 @@ function objectsIn(expected: Expected): readonly (readonly string[])[] {
 const takesNumber = (expected: Expected): boolean =>
   expected.kind === 'number' || (expected.kind === 'anyOf' && expected.of.some(takesNumber));
 
-const quoted = (text: string) => `'${text}'`;
+const quotedText = (text: string) => `'${text}'`;
 
 const hasMethod = (value: object, name: string) => typeof (value as Record<string, unknown>)[name] === 'function';
 
@@ -32,7 +32,7 @@ const isMemory = (value: unknown) => isBuffer(value) || tagOf(value) === 'Shared
 
 const quantizedKinds: readonly unknown[] = ['linear', 'codebook', 'blocks'];
 
-const isQuantized = (value: object) =>
+const looksQuantized = (value: object) =>
   quantizedKinds.includes((value as { readonly kind?: unknown }).kind) && 'data' in value;
 
 /** Code for one of several names or numbers. */
@@ -42,16 +42,16 @@ function codeForValue(values: readonly unknown[], got: unknown): string | undefi
     if (values.includes(Number(got))) return String(got);
     // A number of bits in place of a type.
     const named = values.find((value) => typeof value === 'string' && /\d+/.exec(value)?.[0] === String(got));
-    return named === undefined ? undefined : quoted(named as string);
+    return named === undefined ? undefined : quotedText(named as string);
   }
   if (typeof got === 'boolean') {
     const named = got ? 'on' : 'off';
-    return values.includes(named) ? quoted(named) : undefined;
+    return values.includes(named) ? quotedText(named) : undefined;
   }
   // Options in place of the value of one of them.
   if (typeof got !== 'object' || got === null || Array.isArray(got)) return undefined;
   const member = Object.values(got).find((value) => typeof value === 'string' && values.includes(value));
-  return member === undefined ? undefined : quoted(member as string);
+  return member === undefined ? undefined : quotedText(member as string);
 }
 
 /** Code for a number. */
@@ -92,7 +92,7 @@ function codeForFloats(path: string, got: unknown): string | undefined {
   }
   if (typeof got === 'number') return `[${path}]`;
   if (typeof got !== 'object' || got === null) return undefined;
-  if (isQuantized(got)) return `sp.dequantize(${path})`;
+  if (looksQuantized(got)) return `sp.dequantize(${path})`;
   if (hasMethod(got, 'arrayBuffer')) return `new Float32Array(await ${path}.arrayBuffer())`;
   if (Array.isArray(got) && typeof got[0] === 'object') return `Float32Array.from(${path}.flat())`;
   const isListed = Symbol.iterator in got || typeof (got as { length?: unknown }).length === 'number';
@@ -106,7 +106,7 @@ function codeForQuantized(path: string, got: unknown): string | undefined {
   if (Array.isArray(got)) {
     const [first] = got as unknown[];
     if (typeof first === 'number') return `sp.quantize(${path})`;
-    return typeof first === 'object' && first !== null && isQuantized(first) ? `${path}[0]` : undefined;
+    return typeof first === 'object' && first !== null && looksQuantized(first) ? `${path}[0]` : undefined;
   }
   if (typeof got !== 'object' || got === null) return undefined;
   const isBare = array !== undefined || ('data' in got && ('scale' in got || 'scales' in got));

@@ -41,13 +41,6 @@ function foreignOption(key: string, value: unknown, names: readonly string[]): s
   return codeOfOption('scheme', isSymmetric ? 'symmetric' : 'asymmetric');
 }
 
-/** The code of an object with the option that a value alone stands for: `{ to: 'int8' }` for 'int8'. */
-function objectAround(value: unknown, names: readonly string[]): Hint | undefined {
-  const main = [...typeOptions, 'range', 'shape', 'kind'].find((name) => names.includes(name));
-  if (main === undefined || (typeof value !== 'string' && typeof value !== 'number')) return undefined;
-  return { kind: 'write', code: `{ ${codeOfOption(main, value)} }` };
-}
-
 /** The hint for an unknown option: a near name, a member of another option, or another call with such an option. */
 function hintFor(
   key: string,
@@ -80,7 +73,11 @@ export function checkKeys(options: unknown, names: readonly string[], path = '',
   // A promise was probably to be awaited. Elements of arrays would be members.
   const isList = Array.isArray(options) || ArrayBuffer.isView(options);
   if (typeof options !== 'object' || options === null || isList || tagOf(options) === 'Promise') {
-    throw typeError(path || 'options', ofType('object'), options, objectAround(options, names));
+    // A value alone stands for an option: `{ to: 'int8' }` for 'int8'.
+    const main = [...typeOptions, 'range', 'shape', 'kind'].find((name) => names.includes(name));
+    const isValue = typeof options === 'string' || typeof options === 'number';
+    const code = main !== undefined && isValue ? `{ ${codeOfOption(main, options)} }` : undefined;
+    throw typeError(path || 'options', ofType('object'), options, code === undefined ? code : { kind: 'write', code });
   }
   for (const key in options) {
     if (names.includes(key) && !key.includes('.')) continue;
@@ -99,7 +96,7 @@ const isGiven = (object: object, key: string) => (object as Record<string, unkno
  * @param names of the members of any kind
  * @param kinds the members of each kind, by the value of `kind`
  */
-export function checkKind<Kind extends string>(
+export function checkKindMembers<Kind extends string>(
   value: unknown,
   names: readonly string[],
   kinds: Readonly<Record<Kind, readonly string[]>>,
@@ -207,4 +204,22 @@ export function checkOwnShape(shape: unknown, size: number, name: string): numbe
 /** A copy of a shape for `size` elements; [size] by default. */
 export function checkShape(shape: unknown, size: number): number[] {
   return shape === undefined ? [size] : checkOwnShape(shape, size, 'shape');
+}
+
+/** Largest value of the option `workers`. */
+export const maxWorkers = 64;
+
+/** @throws TypeError or RangeError naming the option */
+export function checkWorkers(workers: unknown): number | undefined {
+  if (workers === undefined) return undefined;
+  if (typeof workers !== 'number') throw typeError('workers', whole(0, maxWorkers), workers);
+  if (!Number.isInteger(workers) || workers < 0 || workers > maxWorkers) {
+    throw rangeError('workers', whole(0, maxWorkers), workers);
+  }
+  return workers;
+}
+
+/** @throws TypeError naming the option */
+export function checkFunction(value: unknown, name: string): void {
+  if (value !== undefined && typeof value !== 'function') throw typeError(name, ofType('function'), value);
 }

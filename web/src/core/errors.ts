@@ -248,19 +248,15 @@ function withProblem<E extends RangeError | TypeError>(
   return withData(new kind(message, cause === undefined ? undefined : { cause }), problem.option, problem);
 }
 
-/** The code to write for a wrong argument. Undefined also if reading the argument fails, as with proxies. */
-function writing(option: string, expected: Expected, got: unknown): Hint | undefined {
-  try {
-    const code = codeFor(option, expected, got);
-    return code === undefined ? undefined : { kind: 'write', code };
-  } catch {
-    return undefined;
-  }
-}
-
 /** The mistake as data. A text that is near to an accepted one, and a value from which code makes an accepted one, get a hint. */
 function problemWith(option: string, expected: Expected, got: unknown, given: Hint | undefined): OptionProblem {
-  const hint = given ?? nearestValue(expected, got) ?? writing(option, expected, got);
+  let hint = given ?? nearestValue(expected, got);
+  try {
+    const code = hint === undefined ? codeFor(option, expected, got) : undefined;
+    if (code !== undefined) hint = { kind: 'write', code };
+  } catch {
+    // Reading the argument fails, as with proxies.
+  }
   return { option, expected, got, ...(hint !== undefined && { hint }) };
 }
 

@@ -32,15 +32,14 @@ export interface LoadOptions {
 export const loadNames = ['simd', 'blocks', 'wasm', 'signal'] as const;
 
 /** @param path of the options, if they are an option themselves @throws TypeError or RangeError naming the option */
-export function checkLoadOptions(options: LoadOptions, path = ''): void {
+export function checkLoadOptions(options: unknown, path = ''): void {
   checkKeys(options, loadNames, path);
-  if (path === '') checkValues(options);
-  else within(path, () => checkValues(options));
-}
-
-function checkValues(options: LoadOptions): void {
-  choiceIndex(options, 'simd', ['auto', 'on', 'off']);
-  const { blocks, signal } = options;
+  if (path !== '') {
+    within(path, () => checkLoadOptions(options));
+    return;
+  }
+  choiceIndex(options as LoadOptions, 'simd', ['auto', 'on', 'off']);
+  const { blocks, signal } = options as LoadOptions;
   if (blocks !== undefined) checkBoolean(blocks, 'blocks');
   // A signal of any window.
   if (signal !== undefined && typeof signal?.throwIfAborted !== 'function') {

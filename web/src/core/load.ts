@@ -15,13 +15,6 @@ interface NodeProcess {
   getBuiltinModule?(name: 'node:fs/promises'): { readFile(url: URL): Promise<Uint8Array<ArrayBuffer>> } | undefined;
 }
 
-/** The bytes of a file: URL in Node. Imports nothing, so that browsers and bundlers see no module of Node. */
-async function readLocalFile(url: URL): Promise<Uint8Array<ArrayBuffer> | undefined> {
-  if (url.protocol !== 'file:') return undefined;
-  const fs = (globalThis as { process?: NodeProcess }).process?.getBuiltinModule?.('node:fs/promises');
-  return fs?.readFile(url);
-}
-
 /** Advice for missing files. */
 const advice = () =>
   (globalThis as { navigator?: { userAgent?: string } }).navigator?.userAgent === 'Cloudflare-Workers'
@@ -84,8 +77,10 @@ async function compile(source: WasmSource): Promise<WebAssembly.Module> {
     throw typeError('wasm', wasmSource, source, { kind: 'write', code });
   }
   const url = new URL(source, base);
-  const bytes = await readLocalFile(url);
-  if (bytes !== undefined) return compileBytes(bytes, url.href);
+  // Imports nothing, so that browsers and bundlers see no module of Node.
+  const { process } = globalThis as { process?: NodeProcess };
+  const fs = url.protocol === 'file:' ? process?.getBuiltinModule?.('node:fs/promises') : undefined;
+  if (fs !== undefined) return compileBytes(await fs.readFile(url), url.href);
   return compileResponse(await fetch(url, { credentials: 'same-origin' }), url.href);
 }
 

@@ -106,7 +106,7 @@ export function measuresOf(sums: Float64Array, length: number): ErrorMeasures {
       ? 1
       : squaredX === 0 || squaredY === 0
         ? 0
-        : clampCosine(product / Math.sqrt(squaredX) / Math.sqrt(squaredY)),
+        : Math.max(-1, Math.min(1, product / Math.sqrt(squaredX) / Math.sqrt(squaredY))),
     nonFinite,
     ...(all.outputX > 0
       ? {
@@ -122,10 +122,6 @@ export function measuresOf(sums: Float64Array, length: number): ErrorMeasures {
       : {}),
     ...(saturated > 0 ? { saturated } : {}),
   };
-}
-
-function clampCosine(v: number): number {
-  return Math.max(-1, Math.min(1, v));
 }
 
 /** The largest float16. */

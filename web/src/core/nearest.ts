@@ -16,7 +16,7 @@ const synonyms: readonly (readonly [words: RegExp, name: string])[] = [
 ];
 
 /** Kind and bits at the start of a name, such as `integer 8` for Q8_0; undefined for other names. */
-function kindOf(name: string): string | undefined {
+function numberKind(name: string): string | undefined {
   const [, before, bits, after] = /^([a-z]*)[-_]?(\d+)[-_]?([a-z]*)/.exec(name.toLowerCase()) ?? [];
   const [kind] = kinds.find(([, words]) => words.test((before || after) ?? '')) ?? [];
   return kind && `${kind} ${bits}`;
@@ -44,15 +44,16 @@ function distance(a: string, b: string): number {
 /** Longest word that is compared with names. */
 const mostLetters = 40;
 
-const plain = (text: string) => text.toLowerCase().replace(/[-_.\s]/g, '');
+const plainName = (text: string) => text.toLowerCase().replace(/[-_.\s]/g, '');
 const digits = (text: string) => text.replace(/\D/g, '');
 
 /** True if two names begin with the same number, or the word has no number. */
-const sameBits = (word: string, name: string) => !/\d/.test(word) || /\d+/.exec(word)?.[0] === /\d+/.exec(name)?.[0];
+const hasSameNumber = (word: string, name: string) =>
+  !/\d/.test(word) || /\d+/.exec(word)?.[0] === /\d+/.exec(name)?.[0];
 
 /** The name with the same letters and digits, apart from case, hyphens, points and spaces. */
 export function sameName(word: unknown, names: readonly string[]): string | undefined {
-  return typeof word === 'string' ? names.find((name) => plain(name) === plain(word)) : undefined;
+  return typeof word === 'string' ? names.find((name) => plainName(name) === plainName(word)) : undefined;
 }
 
 /**
@@ -61,22 +62,22 @@ export function sameName(word: unknown, names: readonly string[]): string | unde
  */
 export function nearest(word: unknown, names: readonly string[]): string | undefined {
   if (typeof word !== 'string' || word === '' || word.length > mostLetters) return undefined;
-  const [text, kind] = [plain(word), kindOf(word)];
-  const alike = kind === undefined ? [] : names.filter((name) => kindOf(name) === kind);
+  const [text, kind] = [plainName(word), numberKind(word)];
+  const alike = kind === undefined ? [] : names.filter((name) => numberKind(name) === kind);
   const found =
     sameName(word, names) ??
     names.find((name) => synonyms.some(([words, meant]) => meant === name && words.test(text))) ??
     sameName(`${word}m`, names) ??
-    names.find((name) => plain(name).length > 2 && text.startsWith(plain(name)) && sameBits(word, name)) ??
+    names.find((name) => plainName(name).length > 2 && text.startsWith(plainName(name)) && hasSameNumber(word, name)) ??
     // Among several, prefer M, the usual one: Q4_K_M for q4.
     alike.find((name) => name.endsWith('_M')) ??
     alike[0] ??
-    names.find((name) => text.length > 2 && plain(name).startsWith(text) && sameBits(word, name));
+    names.find((name) => text.length > 2 && plainName(name).startsWith(text) && hasSameNumber(word, name));
   if (found !== undefined) return found;
   const most = Math.min(2, Math.floor(text.length / 3));
   const [best] = names
     .filter((name) => digits(name) === digits(word))
-    .map((name) => ({ name, far: distance(text, plain(name)) }))
+    .map((name) => ({ name, far: distance(text, plainName(name)) }))
     .sort((a, b) => a.far - b.far);
   return best !== undefined && best.far <= most ? best.name : undefined;
 }
@@ -91,13 +92,13 @@ export function didYouMean(
 }
 
 /** The texts among the accepted values, one list for each alternative. */
-function textsOf(expected: Expected): readonly (readonly string[])[] {
-  if (expected.kind === 'anyOf') return expected.of.flatMap(textsOf);
+function acceptedTexts(expected: Expected): readonly (readonly string[])[] {
+  if (expected.kind === 'anyOf') return expected.of.flatMap(acceptedTexts);
   return expected.kind === 'oneOf' ? [expected.values.filter((value) => typeof value === 'string')] : [];
 }
 
 /** The nearest accepted values, for a text that is not among them; undefined if all of them are far. */
 export function nearestValue(expected: Expected, got: unknown): Hint | undefined {
-  const hint = didYouMean(got, ...textsOf(expected));
+  const hint = didYouMean(got, ...acceptedTexts(expected));
   return hint.names.length === 0 ? undefined : hint;
 }

@@ -361,10 +361,9 @@ function alternatives(expected: Expected, words: OptionWords): readonly string[]
     }
     case 'without':
       return [sayMention(expected.other, words)];
-    case 'knownOption':
-      return expected.names.length === 0 ? [] : [`; there are ${expected.names.map(words.option).join(', ')}`];
     case 'onlyFor':
       return [expected.files];
+    case 'knownOption':
     case 'required':
       return [];
   }
@@ -379,8 +378,8 @@ const openings: { readonly [Kind in Expected['kind']]?: string } = {
   onlyFor: 'only for ',
 };
 
-/** The kind that decides the form of a sentence: alternatives are of one form. */
-function formOf(expected: Expected): Expected {
+/** The condition that decides how a sentence begins. Of several alternatives it is the first, as all begin alike. */
+function leadingCondition(expected: Expected): Expected {
   const [first] = expected.kind === 'anyOf' ? expected.of : [];
   return first?.kind === 'onlyWith' ? first : expected;
 }
@@ -403,7 +402,7 @@ export function sayHint(hint: Hint | undefined, words: OptionWords = apiWords): 
 
 /** The given value, at the end of a sentence. */
 function sayGot({ option, expected: given, got }: OptionProblem, words: OptionWords): string {
-  const expected = formOf(given);
+  const expected = leadingCondition(given);
   switch (expected.kind) {
     case 'knownOption':
     case 'required':
@@ -421,7 +420,9 @@ function sayGot({ option, expected: given, got }: OptionProblem, words: OptionWo
 /** The sentence about a mistake, without the option's name: `expected a number, got "a"`. */
 export function sayProblem(problem: OptionProblem, words: OptionWords = apiWords): string {
   const { expected, hint } = problem;
-  let text = (openings[formOf(expected).kind] ?? 'expected ') + orList(alternatives(expected, words));
+  let text = (openings[leadingCondition(expected).kind] ?? 'expected ') + orList(alternatives(expected, words));
+  if (expected.kind === 'knownOption' && expected.names.length > 0)
+    text += `; there are ${expected.names.map(words.option).join(', ')}`;
   if (hint?.kind === 'as') text += ` as in ${words.option(hint.option)}`;
   if (hint?.kind === 'with') text += ` with ${hint.options.map((one) => sayMention(one, words)).join(' and ')}`;
   return text + sayGot(problem, words) + sayHint(hint, words);

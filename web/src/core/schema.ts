@@ -106,14 +106,8 @@ function meets(value: number, { whole, min, max, above, multipleOf }: NumberForm
   return multipleOf === undefined || value % multipleOf === 0;
 }
 
-/** @throws TypeError or RangeError naming the option */
-export function checkNumberIn(value: unknown, name: string, form: NumberForm): void {
-  if (typeof value !== 'number') throw typeError(name, form, value);
-  if (!meets(value, form)) throw rangeError(name, form, value);
-}
-
 /** Parses the text of a flag. @throws RangeError naming the flag */
-export function numberIn(text: unknown, flag: string, form: NumberForm): number {
+export function readNumber(text: unknown, flag: string, form: NumberForm): number {
   const pattern = form.whole ? /^\d{1,15}$/ : /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i;
   if (typeof text !== 'string' || !pattern.test(text)) throw rangeError(`--${flag}`, form, text);
   if (!meets(Number(text), form)) throw rangeError(`--${flag}`, form, Number(text));
@@ -121,15 +115,21 @@ export function numberIn(text: unknown, flag: string, form: NumberForm): number 
 }
 
 /** An option that is a number. */
-export function numeric(form: Omit<NumberForm, 'kind'>, flag?: Flag): OptionInfo<number> {
+export function numberOption(form: Omit<NumberForm, 'kind'>, flag?: Flag): OptionInfo<number> {
   const expected: NumberForm = { kind: 'number', ...form };
-  const made = option<number>((value, name) => checkNumberIn(value, name, expected), ...(flag ? [flag] : []));
+  const made = option<number>(
+    (value, name) => {
+      if (typeof value !== 'number') throw typeError(name, expected, value);
+      if (!meets(value, expected)) throw rangeError(name, expected, value);
+    },
+    ...(flag ? [flag] : []),
+  );
   return flag === undefined
     ? made
-    : amended(made, { read: (words) => numberIn(words[flag.name], flag.name, expected) });
+    : amended(made, { read: (words) => readNumber(words[flag.name], flag.name, expected) });
 }
 
-/** A function of the caller. */
+/** An option that is a function of the caller. */
 export function callback<T>(): OptionInfo<T> {
   return option<T>((value, name) => {
     if (typeof value !== 'function') throw typeError(name, ofType('function'), value);
@@ -137,10 +137,9 @@ export function callback<T>(): OptionInfo<T> {
 }
 
 /** Checks the values of the options that are given. @throws TypeError or RangeError naming the option */
-export function checkValues(schema: Schema, options: object): void {
-  for (const [name, value] of Object.entries(options)) {
-    if (value !== undefined && Object.hasOwn(schema, name)) schema[name]?.check(value, name);
-  }
+export function checkOptionValues(schema: Schema, options: object): void {
+  const values = options as Readonly<Record<string, unknown>>;
+  for (const [name, { check }] of Object.entries(schema)) if (values[name] !== undefined) check(values[name], name);
 }
 
 /** Checks that each given option goes with the others. @throws RangeError naming the option */

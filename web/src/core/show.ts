@@ -9,19 +9,19 @@ export function article(name: string): string {
 /** A value for an error message: short, and never throwing. */
 export function show(value: unknown): string {
   try {
-    return shown(value, 0);
+    return showAt(value, 0);
   } catch {
     // Proxies and getters may throw anything.
     return `a value of type ${typeof value}`;
   }
 }
 
-function shown(value: unknown, depth: number): string {
+function showAt(value: unknown, depth: number): string {
   if (typeof value === 'string') return JSON.stringify(value.length > 60 ? `${value.slice(0, 57)}...` : value);
   if (Array.isArray(value)) {
     return value.length > 12 || depth > 1
       ? `an array of ${value.length}`
-      : `[${value.map((v) => shown(v, depth + 1)).join(', ')}]`;
+      : `[${value.map((v) => showAt(v, depth + 1)).join(', ')}]`;
   }
   if (ArrayBuffer.isView(value)) return `${Object.prototype.toString.call(value).slice(8, -1)}`;
   if (typeof value === 'function') return 'a function';
@@ -35,7 +35,7 @@ function shown(value: unknown, depth: number): string {
     if (!isPlain) return article(made.name);
     const keys = Object.keys(value);
     if (keys.length === 0 || depth > 1) return 'an object';
-    const members = keys.slice(0, 4).map((key) => `${key}: ${shown(value[key as keyof typeof value], depth + 1)}`);
+    const members = keys.slice(0, 4).map((key) => `${key}: ${showAt(value[key as keyof typeof value], depth + 1)}`);
     return `{ ${members.join(', ')}${keys.length > 4 ? ', ...' : ''} }`;
   }
   return String(value);

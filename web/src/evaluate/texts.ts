@@ -3,9 +3,10 @@
 import type { Opened } from '../convert/open.js';
 import type { DataProgress } from '../convert/progress.js';
 
-import { checkWorkOptions, type WorkOptions } from '../convert/work-options.js';
+import { type WorkOptions, workEntries } from '../convert/work-options.js';
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { ofType, whole } from '../core/option-problem.js';
+import { callback, checkOptionValues, numberOption, type OptionsOf, option } from '../core/schema.js';
 import { show } from '../core/show.js';
 import { waitingFor } from '../core/waiting.js';
 import type { ModelRuns, ModelSample, ModelSamples } from '../formats/run.js';
@@ -27,31 +28,26 @@ export interface TextTokenizer {
   encode(text: string): readonly number[] | Uint32Array | Promise<readonly number[] | Uint32Array>;
 }
 
-/** Options about texts, of `evaluateModel` and `calibrateModel`. */
-export interface TextOptions extends Omit<WorkOptions, 'onProgress'> {
+/** Options about texts. */
+const textEntries = {
   /** Tokens of a chunk. @defaultValue 512, or fewer if the model was made for fewer or the text is shorter */
-  readonly chunkSize?: number | undefined;
+  chunkSize: numberOption({ whole: true, min: 4 }),
   /** Most tokens to use, from the start of the texts. @defaultValue all */
-  readonly maxTokens?: number | undefined;
+  maxTokens: numberOption({ whole: true, min: 4 }),
   /** Turns texts into ids. @defaultValue `tokenizer.json` beside the model, read by the package @huggingface/tokenizers */
-  readonly tokenizer?: TextTokenizer | undefined;
+  tokenizer: option<TextTokenizer>((value, name) => {
+    if (typeof (value as { encode?: unknown } | null)?.encode === 'function') return;
+    throw typeError(name, { kind: 'object', keys: ['encode'] }, value);
+  }),
   /** Called at least once a pass. An error that it throws ends the work, as does a rejected promise. */
-  readonly onProgress?: ((progress: DataProgress) => void) | undefined;
-}
+  onProgress: callback<(progress: DataProgress) => void>(),
+};
 
-export function checkTextOptions({ chunkSize, maxTokens, tokenizer, onProgress, ...work }: TextOptions): void {
-  checkWorkOptions({ ...work, onProgress: onProgress as WorkOptions['onProgress'] });
-  for (const [name, value, least] of [
-    ['chunkSize', chunkSize, 4],
-    ['maxTokens', maxTokens, 4],
-  ] as const) {
-    if (value !== undefined && !(Number.isSafeInteger(value) && value >= least))
-      throw rangeError(name, whole(least), value);
-  }
-  if (tokenizer !== undefined && typeof (tokenizer as { encode?: unknown } | null)?.encode !== 'function') {
-    throw typeError('tokenizer', { kind: 'object', keys: ['encode'] }, tokenizer);
-  }
-}
+/** Options about texts, of `evaluateModel` and `calibrateModel`. */
+export interface TextOptions extends Omit<WorkOptions, 'onProgress'>, OptionsOf<typeof textEntries> {}
+
+export const checkTextOptions = (options: TextOptions): void =>
+  checkOptionValues({ ...workEntries, ...textEntries }, options);
 
 // ------------------------------------------------------------------------------------------------------------------------ tokens
 

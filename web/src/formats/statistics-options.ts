@@ -1,7 +1,7 @@
 /** Options about statistics of a model's inputs, which formats share whose results look at data. */
 import { rangeError, typeError } from '../core/errors.js';
 import { mention, ofType, oneOf } from '../core/option-problem.js';
-import { amended, choice, numeric, type OptionsOf, option } from '../core/schema.js';
+import { amended, choice, numberOption, type OptionsOf, option } from '../core/schema.js';
 import type { OptionFile } from './files/bytes.js';
 import { isFileInput, isHandle } from './files/open.js';
 import type { ColumnOrder } from './format.js';
@@ -84,7 +84,7 @@ export const feedbackEntries = {
    * @defaultValue 0.01
    */
   damping: amended(
-    numeric(
+    numberOption(
       { min: 0, max: 10 },
       { name: 'damping', value: 'X', about: 'for --method gptq: added to the moments, as a share (default 0.01)' },
     ),

@@ -2,7 +2,7 @@
 import { checkSearched, isBlockType } from '../../core/blocks.js';
 import { rangeError, typeError } from '../../core/errors.js';
 import { ofType, oneOf, without } from '../../core/option-problem.js';
-import { amended, choice, type Flag, numeric, type OptionsOf, option, toggle } from '../../core/schema.js';
+import { amended, choice, type Flag, numberOption, type OptionsOf, option, toggle } from '../../core/schema.js';
 import {
   checkRules,
   type NonFiniteOptions,
@@ -153,7 +153,7 @@ const entries = {
    * @defaultValue one file
    */
   splitTensors: amended(
-    numeric(
+    numberOption(
       { whole: true, min: 1, max: 1_000_000 },
       { name: 'split-tensors', value: 'N', about: 'several files of at most N tensors each' },
     ),

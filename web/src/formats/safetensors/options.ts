@@ -1,10 +1,10 @@
 /** Options of safetensors results. */
 
-import { checkKind } from '../../core/check.js';
+import { checkKindMembers } from '../../core/check.js';
 import { rangeError } from '../../core/errors.js';
 import { type Hint, mention, oneOf, onlyWith, without } from '../../core/option-problem.js';
 import { modelGranularityNames } from '../../core/range.js';
-import { amended, choice, numberIn, type OptionsOf, option, toggle, type Words } from '../../core/schema.js';
+import { amended, choice, type OptionsOf, option, readNumber, toggle, type Words } from '../../core/schema.js';
 import type { CodeWidth } from '../codecs/compressed-tensors.js';
 import type { Reader } from '../format.js';
 import {
@@ -39,7 +39,7 @@ const maxGroupSize = 2 ** 18;
 const granularityKinds = { 'per-channel': ['kind'], 'per-group': modelGranularityNames };
 
 function checkGranularity(value: unknown, name: string): void {
-  if (checkKind(value, modelGranularityNames, granularityKinds, name) === 'per-channel') return;
+  if (checkKindMembers(value, modelGranularityNames, granularityKinds, name) === 'per-channel') return;
   // Require a multiple of 8, so that groups of 4- and 8-bit codes fill whole words.
   const expected = { kind: 'number', multipleOf: 8, min: 8, max: maxGroupSize } as const;
   const { groupSize } = value as { groupSize?: unknown };
@@ -91,7 +91,7 @@ const entries = {
       read({ granularity: kind = 'per-group', 'group-size': size }: Words) {
         const kinds = Object.keys(granularityKinds);
         const groupSize =
-          size === undefined ? 128 : numberIn(size, 'group-size', { kind: 'number', whole: true, min: 1 });
+          size === undefined ? 128 : readNumber(size, 'group-size', { kind: 'number', whole: true, min: 1 });
         if (!kinds.includes(String(kind))) throw rangeError('--granularity', oneOf(kinds), kind);
         if (kind === 'per-group') return { kind, groupSize };
         if (size === undefined) return { kind };
