@@ -1,6 +1,7 @@
-import { byId, html, setText } from '../shared/dom.js';
+import { byId, showFacts } from '../shared/dom.js';
 import { formatCount, formatDecibels, formatMany, formatReal, formatShare } from '../shared/format.js';
 import { drawLines } from '../shared/lines.js';
+import { html, render } from '../shared/template.js';
 import type { ClippingView, NumbersView } from './view.js';
 
 /** Numbers of a part below which entropy keeps all of them: as many as its histogram has bins. */
@@ -25,17 +26,19 @@ const entropyNote = ({ length }: ClippingView) =>
 
 /** Draws SQNR against the scale, and fills the table of range methods. */
 export function showClipping(clipping: ClippingView | undefined, { settings, part }: NumbersView): void {
-  const integers = settings.codes === 'integers';
-  byId('clipping', SVGSVGElement).toggleAttribute('hidden', !integers);
-  byId('methods-table', HTMLElement).hidden = !integers;
-  if (!integers) {
-    const words =
-      'Only integers have a range to choose. Lists of values and blocks take their scale from the largest number.';
-    setText(byId('clipping-caption', HTMLElement), words);
-    return;
-  }
-  if (clipping === undefined) return;
+  const isInteger = settings.codes === 'integers';
   const node = byId('clipping', SVGSVGElement);
+  node.toggleAttribute('hidden', !isInteger);
+  showFacts({
+    'methods-table': { hidden: !isInteger },
+    ...(!isInteger && {
+      'clipping-caption':
+        'Only integers have a range to choose. Lists of values and blocks take their scale from the largest number.',
+    }),
+    ...(isInteger &&
+      clipping && { 'clipping-caption': captionOf(clipping, part?.clipped ?? 0) + entropyNote(clipping) }),
+  });
+  if (!isInteger || clipping === undefined) return;
   const { width, height } = node.getBoundingClientRect();
   const { points, marks } = clipping;
   const text = marks.map(({ label, x, y }) => `${label}: ${formatReal(x, 3)} % of the range, ${formatDecibels(y)}`);
@@ -51,25 +54,9 @@ export function showClipping(clipping: ClippingView | undefined, { settings, par
     'SQNR against the size of the step',
     `${text.join('. ')}.`,
   );
-  byId('methods', HTMLElement).replaceChildren(
-    ...marks.map(({ method, label, x, y }) =>
-      html(
-        'tr',
-        { class: method === settings.range ? 'current' : false },
-        html('th', { scope: 'row' }, label),
-        html('td', { class: 'number' }, `${formatReal(x, 4)}\u00a0%`),
-        html('td', { class: 'number' }, formatDecibels(y)),
-      ),
-    ),
+  const rows = marks.map(
+    ({ method, label, x, y }) => html`<tr class=${method === settings.range ? 'current' : ''}
+      ><th scope="row">${label}</th><td class="number">${formatReal(x, 4)}\u00a0%</td><td class="number">${formatDecibels(y)}</td></tr>`,
   );
-  const caption = captionOf(clipping, part?.clipped ?? 0);
-  setText(byId('clipping-caption', HTMLElement), `${caption}${entropyNote(clipping)}`);
-}
-
-/** Fills the legend of the curves of several kinds of codes. */
-export function showLegend(series: NumbersView['codes']): void {
-  if (series === undefined) return;
-  byId('codes-legend', HTMLElement).replaceChildren(
-    ...series.map(({ name, style }) => html('li', { class: `style-${style}` }, name)),
-  );
+  render(rows, byId('methods', HTMLElement));
 }

@@ -1,4 +1,4 @@
-import { byId, html, setText } from '../shared/dom.js';
+import { byId, type ElementFacts, html, showFacts } from '../shared/dom.js';
 import { formatCount, formatMany } from '../shared/format.js';
 import { distributions } from '../shared/generate.js';
 import {
@@ -79,26 +79,6 @@ function readForm(form: HTMLFormElement, before: Settings, control: string): Set
   };
 }
 
-/** Fills a list with options. Unchanged labels are left alone, because refilling would close an open list. */
-function fillOptions(select: HTMLSelectElement, labels: readonly string[]): void {
-  const key = labels.join('\n');
-  if (select.dataset.labels === key) return;
-  select.dataset.labels = key;
-  select.replaceChildren(...labels.map((label, value) => html('option', { value }, label)));
-}
-
-function showSlider(name: keyof typeof sliders, value: number, words: string): void {
-  const slider = input(name);
-  slider.max = String(sliders[name].length - 1);
-  slider.value = String(sliders[name].indexOf(value));
-  slider.setAttribute('aria-valuetext', words);
-}
-
-function showRadio(form: HTMLFormElement, name: string, value: string): void {
-  for (const radio of form.querySelectorAll<HTMLInputElement>(`input[name="${name}"]`))
-    radio.checked = radio.value === value;
-}
-
 /** The hint for each range method. */
 const rangeHints: Readonly<Record<Settings['range'], string>> = {
   'min-max': 'The levels cover all numbers.',
@@ -125,102 +105,83 @@ const codesHints: Readonly<Record<Settings['codes'], string>> = {
   blocks: 'As in GGUF files: every few numbers carry their own scale.',
 };
 
-/** Shows the source of the numbers. */
-function showNumbers({ distribution, size, seed, rowsDiffer }: Settings): void {
-  byId('distribution', HTMLSelectElement).value = distribution;
-  const hint = distributions.find(({ name }) => name === distribution)?.hint ?? '';
-  setText(byId('distribution-hint', HTMLElement), hint);
-  showSlider('size', size, formatMany(size, 'number'));
-  setText(byId('size-value', HTMLElement), formatCount(size));
-  // A field that someone is typing in is not overwritten.
-  if (document.activeElement !== input('seed')) input('seed').value = String(seed);
-  input('rowsDiffer').checked = rowsDiffer;
-}
-
-/** Bits and the kind of codes. */
-function showCodes(form: HTMLFormElement, settings: Settings): void {
-  const { bits, codes, block } = settings;
-  const integers = codes === 'integers';
-  showSlider('bits', bits, `${bits} bits, ${formatCount(2 ** bits)} levels`);
-  const levels = `${formatCount(2 ** bits)} levels, ${dtypeOf(settings)}`;
-  setText(byId('bits-value', HTMLElement), integers ? levels : `set by ${typeName(settings)}`);
-  byId('bits-field', HTMLElement).classList.toggle('unused', !integers);
-  for (const [i, stop] of [...byId('bits-stops', HTMLElement).children].entries()) {
-    stop.classList.toggle('current', integers && bitWidths[i] === bits);
-  }
-  showRadio(form, 'codes', codes);
-  setText(byId('codes-hint', HTMLElement), codesHints[codes]);
-  byId('block-field', HTMLElement).hidden = codes !== 'blocks';
-  byId('block', HTMLSelectElement).value = block;
-  byId('integer-fields', HTMLElement).hidden = !integers;
-  byId('granularity-field', HTMLElement).hidden = codes === 'blocks';
-}
-
-/** Parts that share a scale, and the part that the pictures show. */
-function showParts(form: HTMLFormElement, settings: Settings, { shape, parts }: ControlsContext): void {
-  const { granularity, groupSize, codes } = settings;
-  showRadio(form, 'granularity', granularity);
-  byId('axis-field', HTMLElement).hidden = granularity === 'per-tensor' || shape.length < 2 || codes !== 'integers';
-  const axes = byId('axis', HTMLSelectElement);
-  fillOptions(
-    axes,
-    shape.map((length, axis) => `${axis}: ${axisName(shape.length, axis)} ${formatCount(length)} long`),
-  );
-  axes.value = String(axisOf(settings, shape.length));
-  byId('group-field', HTMLElement).hidden = granularity !== 'per-group' || codes === 'blocks';
-  showSlider('groupSize', groupSize, `${groupSize} numbers a group`);
-  setText(byId('group-value', HTMLElement), formatMany(groupSize, 'number'));
+/** Everything that the form says about settings, by the ids of its elements. */
+function factsOf(settings: Settings, { shape, parts }: ControlsContext): Readonly<Record<string, ElementFacts>> {
+  const { distribution, size, bits, codes, scheme, granularity, groupSize, range, cover } = settings;
+  const isInteger = codes === 'integers';
+  const isSymmetric = scheme === 'symmetric';
+  const levels = `${formatCount(2 ** bits)} levels`;
+  const qmax = 2 ** (bits - 1) - 1;
   const part = Math.min(settings.part, parts - 1);
   const word = codes === 'blocks' ? 'block' : granularity === 'per-group' ? 'group' : 'channel';
-  byId('part-field', HTMLElement).hidden = parts < 2;
-  setText(byId('part-label', HTMLElement), `Show ${word}`);
-  setText(byId('part-value', HTMLElement), `${formatCount(part)} of 0 to ${formatCount(parts - 1)}`);
-  input('part').max = String(parts - 1);
-  input('part').value = String(part);
-  input('part').setAttribute('aria-valuetext', `${word} ${part}`);
+  const rangeHint =
+    settings.symmetricRange === 'restricted'
+      ? `The largest magnitude falls on level ${qmax}: scale = absmax / ${qmax}.`
+      : `Slightly finer steps: scale = absmax / ${qmax + 0.5}.`;
+  return {
+    // Numbers.
+    'distribution-hint': distributions.find(({ name }) => name === distribution)?.hint ?? '',
+    size: { ariaValueText: formatMany(size, 'number') },
+    'size-value': formatCount(size),
+    // Bits and the kind of codes.
+    bits: { ariaValueText: `${bits} bits, ${levels}` },
+    'bits-value': isInteger ? `${levels}, ${dtypeOf(settings)}` : `set by ${typeName(settings)}`,
+    'bits-field': { '.unused': !isInteger },
+    'codes-hint': codesHints[codes],
+    'block-field': { hidden: codes !== 'blocks' },
+    'integer-fields': { hidden: !isInteger },
+    'granularity-field': { hidden: codes === 'blocks' },
+    // Parts that share a scale, and the part that the pictures show.
+    'axis-field': { hidden: granularity === 'per-tensor' || shape.length < 2 || !isInteger },
+    'group-field': { hidden: granularity !== 'per-group' || codes === 'blocks' },
+    groupSize: { ariaValueText: `${groupSize} numbers a group` },
+    'group-value': formatMany(groupSize, 'number'),
+    'part-field': { hidden: parts < 2 },
+    'part-label': `Show ${word}`,
+    'part-value': `${formatCount(part)} of 0 to ${formatCount(parts - 1)}`,
+    part: { max: String(parts - 1), value: String(part), ariaValueText: `${word} ${part}` },
+    // The range of the levels and its ends.
+    'scheme-hint': schemeHint(settings),
+    'method-hint': rangeHints[range],
+    'cover-field': { hidden: range !== 'min-max' },
+    cover: { ariaValueText: `${cover} percent` },
+    'cover-value': `${cover} %`,
+    'range-hint': isSymmetric ? rangeHint : 'For the symmetric scheme only.',
+    includeZero: { disabled: isSymmetric },
+    'zero-hint': isSymmetric
+      ? 'For the asymmetric scheme only: symmetric levels always hold 0.'
+      : 'So that 0 is restored exactly.',
+  };
 }
 
-/** The range of the levels and its ends. */
-function showRange(form: HTMLFormElement, settings: Settings): void {
-  const { scheme, bits } = settings;
-  byId('range-method', HTMLSelectElement).value = settings.range;
-  setText(byId('method-hint', HTMLElement), rangeHints[settings.range]);
-  byId('cover-field', HTMLElement).hidden = settings.range !== 'min-max';
-  input('cover').value = String(settings.cover);
-  input('cover').setAttribute('aria-valuetext', `${settings.cover} percent`);
-  setText(byId('cover-value', HTMLElement), `${settings.cover} %`);
-  byId('rounding', HTMLSelectElement).value = settings.rounding;
-  const symmetric = scheme === 'symmetric';
-  for (const radio of form.querySelectorAll<HTMLInputElement>('input[name="symmetricRange"]'))
-    radio.disabled = !symmetric;
-  showRadio(form, 'symmetricRange', settings.symmetricRange);
-  const qmax = 2 ** (bits - 1) - 1;
-  setText(
-    byId('range-hint', HTMLElement),
-    !symmetric
-      ? 'For the symmetric scheme only.'
-      : settings.symmetricRange === 'restricted'
-        ? `The largest magnitude falls on level ${qmax}: scale = absmax / ${qmax}.`
-        : `Slightly finer steps: scale = absmax / ${qmax + 0.5}.`,
-  );
-  input('includeZero').disabled = symmetric;
-  input('includeZero').checked = settings.includeZero;
-  setText(
-    byId('zero-hint', HTMLElement),
-    symmetric ? 'For the asymmetric scheme only: symmetric levels always hold 0.' : 'So that 0 is restored exactly.',
-  );
-}
-
+/** Makes the form show settings. Its fields have the names of the settings. */
 function show(form: HTMLFormElement, settings: Settings, context: ControlsContext): void {
-  showNumbers(settings);
-  showCodes(form, settings);
-  showParts(form, settings, context);
-  showRadio(form, 'signed', settings.signed ? 'yes' : 'no');
-  showRadio(form, 'scheme', settings.scheme);
-  setText(byId('scheme-hint', HTMLElement), schemeHint(settings));
-  showRange(form, settings);
-  showRadio(form, 'nonFinite', settings.nonFinite);
-  input('logCounts').checked = settings.logCounts;
+  const { shape } = context;
+  showFacts(factsOf(settings, context));
+  for (const [i, stop] of [...byId('bits-stops', HTMLElement).children].entries()) {
+    stop.classList.toggle('current', settings.codes === 'integers' && bitWidths[i] === settings.bits);
+  }
+  // Fill the list of axes. Refilling it with the same ones would close it.
+  const axes = byId('axis', HTMLSelectElement);
+  const labels = shape.map((length, axis) => `${axis}: ${axisName(shape.length, axis)} ${formatCount(length)} long`);
+  if (axes.dataset.labels !== labels.join('\n')) {
+    axes.dataset.labels = labels.join('\n');
+    axes.replaceChildren(...labels.map((label, value) => html('option', { value }, label)));
+  }
+  for (const radio of byId('symmetricRange', HTMLElement).querySelectorAll('input'))
+    radio.disabled = settings.scheme !== 'symmetric';
+  const stops: Readonly<Record<string, readonly number[]>> = sliders;
+  for (const [name, value] of Object.entries({ ...settings, axis: axisOf(settings, shape.length) })) {
+    const field = form.elements.namedItem(name);
+    if (name === 'part' || (name === 'seed' && field === document.activeElement)) continue;
+    if (field instanceof RadioNodeList)
+      field.value = typeof value === 'boolean' ? (value ? 'yes' : 'no') : String(value);
+    else if (field instanceof HTMLInputElement && field.type === 'checkbox') field.checked = value === true;
+    else if (field instanceof HTMLInputElement || field instanceof HTMLSelectElement) {
+      const at = typeof value === 'number' ? stops[name]?.indexOf(value) : undefined;
+      field.value = String(at ?? value);
+    }
+  }
 }
 
 /** The common name of an axis and a comma; empty for an axis without one. */
@@ -246,6 +207,7 @@ export function startControls(
   byId('block', HTMLSelectElement).append(...blockChoices.map((name) => html('option', { value: name }, name)));
   byId('bits-stops', HTMLElement).append(...bitWidths.map((bits) => html('span', {}, String(bits))));
   input('cover').min = String(leastCover);
+  for (const [name, stops] of Object.entries(sliders)) input(name).max = String(stops.length - 1);
   form.addEventListener('submit', (event) => event.preventDefault());
   form.addEventListener('input', (event) => {
     const { name, type } = event.target as HTMLInputElement;

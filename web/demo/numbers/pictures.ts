@@ -1,5 +1,5 @@
 import { drawErrors, drawHistogram, type HistogramView, layoutOf } from '../shared/charts.js';
-import { byId, setText } from '../shared/dom.js';
+import { byId, showFacts } from '../shared/dom.js';
 import { formatCode, formatCount, formatLabel, formatMany, formatShare } from '../shared/format.js';
 import { drawLines } from '../shared/lines.js';
 import { drawNumberLine } from './numberline.js';
@@ -60,10 +60,9 @@ export function showHistogram(view: NumbersView): void {
   const name = partName(view);
   const title = `Histogram${name === '' ? '' : ` of ${name}`}${part === undefined ? '' : ' with quantization levels'}`;
   drawHistogram(byId('histogram', SVGSVGElement), histogramView(view), title);
-  setText(byId('level-legend', HTMLElement), `levels of ${typeName(settings)}`);
   const words = part === undefined ? 'No levels: these numbers are not quantized.' : describePart(part, name, settings);
   const same = bars !== undefined && bars.min === bars.max ? ' · all numbers are equal' : '';
-  setText(byId('histogram-caption', HTMLElement), `${words}${same}`);
+  showFacts({ 'level-legend': `levels of ${typeName(settings)}`, 'histogram-caption': `${words}${same}` });
 }
 
 /** The bar at a position, which is a share of the picture's width. */
@@ -98,11 +97,10 @@ export function showLine({ line, part }: NumbersView): void {
   if (line === undefined || part === undefined) return;
   const { qmin, qmax } = part.levels;
   const room = qmax - qmin - line.steps;
-  const slider = byId('window', HTMLInputElement);
-  byId('window-field', HTMLElement).hidden = room === 0;
-  slider.max = String(room);
-  slider.value = String(line.start - qmin);
-  slider.setAttribute('aria-valuetext', `codes from ${line.start}`);
+  showFacts({
+    'window-field': { hidden: room === 0 },
+    window: { max: String(room), value: String(line.start - qmin), ariaValueText: `codes from ${line.start}` },
+  });
   drawNumberLine(byId('numberline', SVGSVGElement), line, part.levels, sizeOf('numberline'));
 }
 

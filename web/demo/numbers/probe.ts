@@ -1,5 +1,5 @@
 import type { AxisMap, Frame } from '../shared/axis.js';
-import { byId, setText, svg } from '../shared/dom.js';
+import { byId, showFacts, svg } from '../shared/dom.js';
 import { formatCode, formatCount, formatLabel, formatMany } from '../shared/format.js';
 import { type Levels, levelAt } from '../shared/levels.js';
 import { type Bars, mostShares } from './bars.js';
@@ -77,12 +77,10 @@ export function startProbe(onProbe: (place: Probed | undefined) => void): void {
 
 /** Makes the slider announce the content of the chosen bar. Without one, the words say what can be found out. */
 export function showProbe(bars: number, bar: number | undefined, words: string, hasCodes: boolean): void {
-  const slider = byId('bar', HTMLInputElement);
-  slider.max = String(Math.max(0, bars - 1));
-  if (bar !== undefined) slider.value = String(bar);
-  slider.setAttribute('aria-valuetext', words);
-  const text = byId('probe-words', HTMLElement);
-  const hint = hasCodes ? 'which codes its numbers became' : 'its numbers';
-  setText(text, bar === undefined ? `Point at a bar to see ${hint}.` : words);
-  text.classList.toggle('asked', bar !== undefined);
+  const hint = `Point at a bar to see ${hasCodes ? 'which codes its numbers became' : 'its numbers'}.`;
+  const value = bar === undefined ? {} : { value: String(bar) };
+  showFacts({
+    bar: { max: String(Math.max(0, bars - 1)), ...value, ariaValueText: words },
+    'probe-words': { textContent: bar === undefined ? hint : words, '.asked': bar !== undefined },
+  });
 }

@@ -1,4 +1,4 @@
-import { byId, setText } from '../shared/dom.js';
+import type { ElementFacts } from '../shared/dom.js';
 import {
   formatBytes,
   formatCode,
@@ -14,13 +14,11 @@ import { countOf } from './data.js';
 import { typeName } from './settings.js';
 import type { NumbersView, Result } from './view.js';
 
-/** Writes a figure as text for people, and its exact value into the `value` attribute for programs. */
-function figure(id: string, words: string, value: number | undefined): void {
-  const node = byId(id, HTMLDataElement);
-  setText(node, words);
-  if (value === undefined) node.removeAttribute('value');
-  else node.value = String(value);
-}
+/** A figure as text for people, with its exact value in the `value` attribute for programs. */
+const figure = (textContent: string, value: number | undefined): ElementFacts => ({
+  textContent,
+  value: value === undefined ? null : String(value),
+});
 
 const measured = ['mse', 'rmse', 'meanAbsoluteError', 'maxAbsoluteError', 'relativeL2', 'cosine'] as const;
 const everyFigure = ['sqnrDb', 'ratio', 'bitsPerWeight', 'clipped', ...measured];
@@ -30,10 +28,9 @@ const everySize = ['before', 'codes', 'scales', 'zeroPoints', 'after'] as const;
 const inHeading = ({ settings }: NumbersView) =>
   settings.codes === 'integers' ? `${settings.bits} bits do` : `${typeName(settings)} does`;
 
-/** Writes the heading, and the line under it that describes the data. */
-export function showData(view: NumbersView): void {
+/** The heading, and the line under it that describes the data. */
+export function dataFacts(view: NumbersView): Readonly<Record<string, ElementFacts>> {
   const { data, statistics } = view;
-  setText(byId('headline', HTMLElement), `What ${inHeading(view)} to ${formatMany(countOf(data), 'number')}`);
   const facts = [
     data.title,
     ...(data.shape.length > 1 ? [formatShape(data.shape)] : []),
@@ -41,7 +38,10 @@ export function showData(view: NumbersView): void {
     ...(data.stored.name === 'float32' ? [] : [data.stored.name]),
     ...(statistics.notFinite > 0 ? [`${formatCount(statistics.notFinite)} not finite`] : []),
   ];
-  setText(byId('summary', HTMLElement), `${facts.join(' · ')}${data.note === undefined ? '' : `. ${data.note}`}`);
+  return {
+    headline: `What ${inHeading(view)} to ${formatMany(countOf(data), 'number')}`,
+    summary: `${facts.join(' · ')}${data.note === undefined ? '' : `. ${data.note}`}`,
+  };
 }
 
 function steps(count: number): string {
@@ -63,47 +63,37 @@ function basisOf({ exact, used }: Result, count: number): string {
   return used === 1 ? 'one number' : `all ${formatCount(used)} numbers`;
 }
 
-function showBytes({ bytes, exact, parts, firstZeroPoint }: Result, { data, settings }: NumbersView): void {
-  for (const name of everySize) figure(`bytes-${name}`, formatBytes(bytes[name]), bytes[name]);
-  setText(byId('bytes-before-name', HTMLElement), `Before, ${data.stored.name}`);
-  const scales = exact ? `${formatMany(parts.count, 'scale')}, float32` : 'Scales, float32';
-  setText(byId('bytes-scales-name', HTMLElement), settings.codes === 'blocks' ? 'Scales: part of the blocks' : scales);
-  const constant = bytes.zeroPoints === 0;
-  const always = firstZeroPoint === undefined ? 'none' : `always ${formatCode(firstZeroPoint)}`;
-  setText(byId('bytes-zeroPoints-name', HTMLElement), constant ? `Zero points: ${always}` : 'Zero points');
-}
-
-/** Writes dashes in place of missing results. */
-function showNothing(): void {
-  for (const name of everyFigure) figure(`figure-${name}`, '–', undefined);
-  for (const name of everySize) figure(`bytes-${name}`, '–', undefined);
-  for (const id of ['figure-steps', 'figure-bytes', 'basis', 'short-sqnr', 'short-ratio'])
-    setText(byId(id, HTMLElement), '');
-}
-
-/** Writes the error figures and the bytes, or dashes without a result. */
-export function showFigures(view: NumbersView): void {
-  const { result, settings, data } = view;
-  byId('basis-line', HTMLElement).hidden = result === undefined;
+/** The error figures and the bytes, or dashes without a result. */
+export function resultFacts({ result, settings, data }: NumbersView): Readonly<Record<string, ElementFacts>> {
   if (result === undefined) {
-    showNothing();
-    return;
+    const figures = everyFigure.map((name) => [`figure-${name}`, figure('–', undefined)]);
+    const bytes = everySize.map((name) => [`bytes-${name}`, figure('–', undefined)]);
+    const texts = ['figure-steps', 'figure-bytes', 'basis', 'short-sqnr', 'short-ratio'].map((id) => [id, '']);
+    return { 'basis-line': { hidden: true }, ...Object.fromEntries([...figures, ...bytes, ...texts]) };
   }
-  const { comparison, bytes, clipped } = result;
-  setText(byId('short-sqnr', HTMLElement), formatDecibels(comparison.sqnrDb));
-  setText(byId('short-ratio', HTMLElement), `${formatReal(bytes.ratio, 3)}× smaller`);
-  figure('figure-sqnrDb', formatDecibels(comparison.sqnrDb), comparison.sqnrDb);
-  for (const name of measured) {
-    const digits = name === 'cosine' ? 6 : 4;
-    figure(`figure-${name}`, formatReal(comparison[name], digits), comparison[name]);
-  }
-  figure('figure-clipped', formatShare(clipped), clipped);
-  setText(byId('figure-steps', HTMLElement), stepsOf(result, settings));
-  figure('figure-ratio', `${formatReal(bytes.ratio, 3)}×`, bytes.ratio);
-  setText(byId('figure-bytes', HTMLElement), `${formatBytes(bytes.before)} become ${formatBytes(bytes.after)}`);
-  figure('figure-bitsPerWeight', formatReal(bytes.bitsPerWeight, 4), bytes.bitsPerWeight);
-  showBytes(result, view);
-  setText(byId('basis', HTMLElement), basisOf(result, countOf(data)));
+  const { comparison, bytes, clipped, exact, parts, firstZeroPoint } = result;
+  const digits = (name: (typeof measured)[number]) => (name === 'cosine' ? 6 : 4);
+  const scales = exact ? `${formatMany(parts.count, 'scale')}, float32` : 'Scales, float32';
+  const always = firstZeroPoint === undefined ? 'none' : `always ${formatCode(firstZeroPoint)}`;
+  return {
+    'basis-line': { hidden: false },
+    basis: basisOf(result, countOf(data)),
+    'short-sqnr': formatDecibels(comparison.sqnrDb),
+    'short-ratio': `${formatReal(bytes.ratio, 3)}× smaller`,
+    'figure-sqnrDb': figure(formatDecibels(comparison.sqnrDb), comparison.sqnrDb),
+    ...Object.fromEntries(
+      measured.map((name) => [`figure-${name}`, figure(formatReal(comparison[name], digits(name)), comparison[name])]),
+    ),
+    'figure-clipped': figure(formatShare(clipped), clipped),
+    'figure-steps': stepsOf(result, settings),
+    'figure-ratio': figure(`${formatReal(bytes.ratio, 3)}×`, bytes.ratio),
+    'figure-bytes': `${formatBytes(bytes.before)} become ${formatBytes(bytes.after)}`,
+    'figure-bitsPerWeight': figure(formatReal(bytes.bitsPerWeight, 4), bytes.bitsPerWeight),
+    ...Object.fromEntries(everySize.map((name) => [`bytes-${name}`, figure(formatBytes(bytes[name]), bytes[name])])),
+    'bytes-before-name': `Before, ${data.stored.name}`,
+    'bytes-scales-name': settings.codes === 'blocks' ? 'Scales: part of the blocks' : scales,
+    'bytes-zeroPoints-name': bytes.zeroPoints === 0 ? `Zero points: ${always}` : 'Zero points',
+  };
 }
 
 /** The result in one sentence, for screen readers. */

@@ -1,10 +1,11 @@
 import { WorkerError } from '../shared/calls.js';
-import { byId, html, setText } from '../shared/dom.js';
+import { byId, showFacts } from '../shared/dom.js';
 import { startDropping } from '../shared/drop.js';
 import { formatBytes, formatMany, formatShape } from '../shared/format.js';
 import { takeFiles } from '../shared/handover.js';
 import { asSentence, messageOf, type PageProblem } from '../shared/problems.js';
 import { sampleFile } from '../shared/sample.js';
+import { html, render } from '../shared/template.js';
 import type { Client } from './client.js';
 import { countOf } from './data.js';
 import type { FileAnswer, HeldData, TextAnswer } from './engine.js';
@@ -99,25 +100,25 @@ const commaLabels: Readonly<Record<Comma, string>> = {
 
 /** Asks for the meaning of the commas in the text. */
 function ask(panel: Panel, question: CommaQuestion | undefined): void {
-  const box = byId('comma', HTMLElement);
-  box.hidden = question === undefined;
+  showFacts({ comma: { hidden: question === undefined } });
   if (question === undefined) return;
-  setText(byId('comma-legend', HTMLElement), `The comma in “${question.word}” …`);
-  byId('comma-readings', HTMLElement).replaceChildren(
-    ...question.readings.map((reading) => {
-      const button = html('button', { type: 'button', 'data-comma': reading }, commaLabels[reading]);
-      button.addEventListener('click', () => {
-        panel.comma = reading;
-        byId('text', HTMLTextAreaElement).focus();
-        void readText(panel);
-      });
-      return button;
-    }),
+  showFacts({ 'comma-legend': `The comma in “${question.word}” …` });
+  const choose = (reading: Comma) => {
+    panel.comma = reading;
+    byId('text', HTMLTextAreaElement).focus();
+    void readText(panel);
+  };
+  render(
+    question.readings.map(
+      (reading) =>
+        html`<button type="button" data-comma=${reading} @click=${() => choose(reading)}>${commaLabels[reading]}</button>`,
+    ),
+    byId('comma-readings', HTMLElement),
   );
 }
 
 /** The page's line about a text. */
-function tellText(answer: TextAnswer, comma: Comma | undefined): string {
+function textHint(answer: TextAnswer, comma: Comma | undefined): string {
   if (answer.kind === 'none') return 'No numbers found yet. Write some, or paste a column of a table.';
   if (answer.kind === 'refused') return answer.why;
   if (answer.kind === 'question') return 'Nothing was read yet: these numbers can be read in more than one way.';
@@ -136,7 +137,7 @@ function readText(panel: Panel): Promise<void> {
     () => panel.client.call('text', { text, comma }),
     (answer) => {
       ask(panel, answer.kind === 'question' ? answer.question : undefined);
-      setText(byId('text-hint', HTMLElement), tellText(answer, comma));
+      showFacts({ 'text-hint': textHint(answer, comma) });
       if (answer.kind === 'data') replace(panel, 'textData', answer.data);
     },
   );
@@ -146,9 +147,11 @@ function readText(panel: Panel): Promise<void> {
 function holdText(panel: Panel, text: string | undefined): void {
   panel.longText = text;
   panel.comma = undefined;
-  byId('text-field', HTMLElement).hidden = text !== undefined;
-  byId('long-text', HTMLElement).hidden = text === undefined;
-  if (text !== undefined) setText(byId('long-text-words', HTMLElement), `A text of ${formatBytes(text.length)}`);
+  showFacts({
+    'text-field': { hidden: text !== undefined },
+    'long-text': { hidden: text === undefined },
+    'long-text-words': `A text of ${formatBytes(text?.length ?? 0)}`,
+  });
 }
 
 function startText(panel: Panel): void {

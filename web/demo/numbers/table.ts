@@ -1,5 +1,6 @@
-import { byId, html, setText } from '../shared/dom.js';
+import { byId, showFacts } from '../shared/dom.js';
 import { formatCount, formatReal } from '../shared/format.js';
+import { html, render } from '../shared/template.js';
 import type { NumberRow, NumbersView, ViewRequest } from './view.js';
 
 const rowsOnPage = 16;
@@ -9,22 +10,6 @@ export function bitsOf(code: number, bits: number): string {
   return (code < 0 ? code + 2 ** bits : code).toString(2).padStart(bits, '0');
 }
 
-function rowOf({ index, original, code, restored }: NumberRow, bits: number): HTMLTableRowElement {
-  const cells = [
-    formatReal(original, 6),
-    code === undefined ? '–' : String(code),
-    code === undefined ? '–' : bitsOf(code, bits),
-    restored === undefined ? '–' : formatReal(restored, 6),
-    restored === undefined ? '–' : formatReal(restored - original, 3),
-  ];
-  return html(
-    'tr',
-    {},
-    html('th', { scope: 'row', class: 'number' }, formatCount(index)),
-    ...cells.map((cell) => html('td', { class: 'number' }, cell)),
-  );
-}
-
 /** Bits of a code, as the table writes them. */
 const widthOf = ({ codes, bits }: NumbersView['settings']) => (codes === 'integers' ? bits : codes === 'nf4' ? 4 : 8);
 
@@ -32,17 +17,27 @@ const widthOf = ({ codes, bits }: NumbersView['settings']) => (codes === 'intege
 export function showTable({ rows: page, settings, result, data }: NumbersView): void {
   if (page === undefined) return;
   const { start, total, rows } = page;
-  byId('rows', HTMLElement).replaceChildren(...rows.map((row) => rowOf(row, widthOf(settings))));
+  const row = ({ index, original, code, restored }: NumberRow) => {
+    const cells = [
+      formatReal(original, 6),
+      code === undefined ? '–' : String(code),
+      code === undefined ? '–' : bitsOf(code, widthOf(settings)),
+      restored === undefined ? '–' : formatReal(restored, 6),
+      restored === undefined ? '–' : formatReal(restored - original, 3),
+    ];
+    return html`<tr><th scope="row" class="number">${formatCount(index)}</th>${cells.map((cell) => html`<td class="number">${cell}</td>`)}</tr>`;
+  };
+  render(rows.map(row), byId('rows', HTMLElement));
   const count = data.shape.reduce((a, b) => a * b, 1);
-  setText(
-    byId('range', HTMLElement),
-    result?.exact === false
-      ? `${formatCount(start)}–${formatCount(start + rows.length - 1)} of the sample`
-      : `${formatCount(rows[0]?.index ?? 0)}–${formatCount(rows.at(-1)?.index ?? 0)} of ${formatCount(count)}`,
-  );
-  byId('previous', HTMLButtonElement).disabled = start === 0;
-  byId('next', HTMLButtonElement).disabled = start + rows.length >= total;
-  byId('goto', HTMLInputElement).max = String(count - 1);
+  showFacts({
+    range:
+      result?.exact === false
+        ? `${formatCount(start)}–${formatCount(start + rows.length - 1)} of the sample`
+        : `${formatCount(rows[0]?.index ?? 0)}–${formatCount(rows.at(-1)?.index ?? 0)} of ${formatCount(count)}`,
+    previous: { disabled: start === 0 },
+    next: { disabled: start + rows.length >= total },
+    goto: { max: String(count - 1) },
+  });
 }
 
 /** Sets up the buttons of the table. `onMove` is called with the rows to show. */

@@ -1,16 +1,16 @@
 import type { Bins } from '../shared/charts.js';
-import { byId, html } from '../shared/dom.js';
+import { byId } from '../shared/dom.js';
 import { formatCount, formatReal } from '../shared/format.js';
 import { type Levels, levelAt } from '../shared/levels.js';
+import { html, render } from '../shared/template.js';
 
 /** Most levels that are all listed. Of more, only those that some number uses are listed. */
 const manyLevels = 256;
 /** Most rows of the table of levels. */
 const mostRows = 1024;
 
-function rows(lines: readonly (readonly string[])[]): HTMLTableRowElement[] {
-  return lines.map((cells) => html('tr', {}, ...cells.map((cell) => html('td', { class: 'number' }, cell))));
-}
+const rows = (lines: readonly (readonly string[])[]) =>
+  lines.map((cells) => html`<tr>${cells.map((cell) => html`<td class="number">${cell}</td>`)}</tr>`);
 
 function levelLines(levels: Levels, counts: Uint32Array): string[][] {
   const lines: string[][] = [];
@@ -34,6 +34,6 @@ function binLines({ min, max, counts }: Bins): string[][] {
 /** Writes the histogram as two tables, one of levels and one of bins. */
 export function showTwin(levels: Levels | undefined, counts: Uint32Array | undefined, bins: Bins | undefined): void {
   const lines = levels === undefined || counts === undefined ? [] : levelLines(levels, counts);
-  byId('twin-levels', HTMLElement).replaceChildren(...rows(lines));
-  byId('twin-bins', HTMLElement).replaceChildren(...rows(bins === undefined ? [] : binLines(bins)));
+  render(rows(lines), byId('twin-levels', HTMLElement));
+  render(rows(bins === undefined ? [] : binLines(bins)), byId('twin-bins', HTMLElement));
 }

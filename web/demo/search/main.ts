@@ -1,11 +1,12 @@
 import { callWorker, isEnded } from '../shared/calls.js';
 import { copy } from '../shared/copy.js';
-import { byId, html, onResize, setText } from '../shared/dom.js';
+import { byId, type ElementFacts, onResize, showFacts } from '../shared/dom.js';
 import { startDropping } from '../shared/drop.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { announce } from '../shared/live.js';
 import { failureText, sentence } from '../shared/problems.js';
 import { showCore, startSite } from '../shared/site.js';
+import { html, nothing, render, type TemplateResult } from '../shared/template.js';
 import {
   type DataFacts,
   type Figures,
@@ -55,92 +56,61 @@ function settled(): Settings {
 
 // ------------------------------------------------------------------------------------------------------------------------ drawing
 
-function drawControls(): void {
-  const { bits, factor, part, metric } = state.settings;
-  const slide = (id: string, at: number, words: string) => {
-    const slider = byId(id, HTMLInputElement);
-    slider.value = String(at);
-    slider.setAttribute('aria-valuetext', words);
-    setText(byId(`${id}-value`, HTMLOutputElement), words);
-    for (const [i, stop] of [...(slider.nextElementSibling?.children ?? [])].entries()) {
-      stop.classList.toggle('current', i === at);
-    }
-  };
-  slide('bits', widths.indexOf(bits), bits === 1 ? '1 bit' : `${bits} bits`);
-  slide('factor', factors.indexOf(factor), scoredAgain(factor));
-  const { dimension } = state.data ?? {};
-  const all = part === 1 ? 'all' : `the first ${part === 2 ? 'half' : 'quarter'}`;
-  slide('part', parts.indexOf(part), dimension === undefined ? all : `${all}: ${dimsOf(state.settings, dimension)}`);
-  for (const radio of document.querySelectorAll<HTMLInputElement>('[name="metric"]'))
-    radio.checked = radio.value === metric;
-}
-
-function drawFigures(): void {
-  const { data } = state;
-  const own = state.figures.get(figuresKey(settled()));
-  state.lastFigures = own ?? state.lastFigures;
-  const figures = state.lastFigures;
-  byId('figures', HTMLElement).classList.toggle('waiting', own === undefined);
-  setText(byId('recall', HTMLElement), figures === undefined ? '–' : formatShare(figures.recall));
-  setText(byId('time', HTMLElement), figures === undefined ? '–' : formatTime(figures.milliseconds));
-  setText(byId('memory', HTMLElement), figures === undefined ? '–' : formatBytes(figures.bytes));
-  if (data === undefined) return;
-  setText(byId('time-note', HTMLElement), `exact, in plain JavaScript: ${formatTime(data.exactMilliseconds)}`);
-  setText(byId('memory-note', HTMLElement), `as float32: ${formatBytes(data.count * data.dimension * 4)}`);
-}
-
-/** The cells of the table of recalls, by their settings. */
-const cells: { readonly bits: Settings['bits']; readonly factor: Settings['factor']; readonly cell: HTMLElement }[] =
-  [];
-
-/** Makes the table; `drawTable` fills its cells. */
-function startTable(): void {
-  const headOf = (factor: number) => (factor === 0 ? 'once' : `best ${k * factor}`);
-  const row = (bits: Settings['bits']) => {
-    const own = factors.map((factor) => ({ bits, factor, cell: html('td', {}) }));
-    cells.push(...own);
-    const head = html('th', { scope: 'row' }, bits === 1 ? '1 bit' : `${bits} bits`);
-    return html('tr', {}, head, ...own.map(({ cell }) => cell));
-  };
-  const heads = ['Bits', ...factors.map(headOf)].map((text) => html('th', { scope: 'col' }, text));
-  byId('recalls', HTMLTableElement).replaceChildren(
-    html('thead', {}, html('tr', {}, ...heads)),
-    html('tbody', {}, ...widths.map(row)),
-  );
-}
-
-function drawTable(): void {
-  const { settings } = state;
-  for (const { bits, factor, cell } of cells) {
-    const found = state.figures.get(figuresKey({ ...settled(), bits, factor }));
-    setText(cell, found === undefined ? '·' : formatShare(found.recall));
-    if (settings.bits === bits && settings.factor === factor) cell.setAttribute('aria-current', 'true');
-    else cell.removeAttribute('aria-current');
-  }
-}
-
-function drawStatus(): void {
-  const { data, doing, problem } = state;
-  const failed = problem !== undefined;
-  byId('problem', HTMLElement).hidden = !failed;
-  setText(byId('problem-text', HTMLElement), problem === undefined ? '' : sentence(problem));
-  const waits = !failed && (data === undefined || !state.figures.has(figuresKey(settled())));
-  const progress = byId('progress', HTMLProgressElement);
-  progress.classList.toggle('idle', !waits);
-  progress.value = doing?.share ?? 0;
-  byId('result', HTMLElement).ariaBusy = String(waits);
-  byId('next', HTMLButtonElement).disabled = data === undefined;
-  const words = failed ? '' : waits ? `${doing?.words ?? 'Loading'}…` : data === undefined ? '' : dataWords(data);
-  setText(byId('status', HTMLElement), words);
-  if (data === undefined) return;
-  setText(byId('headline', HTMLElement), `Search ${formatMany(data.count, 'vector')} in this tab`);
-  const rest = data.left > 0 ? ` ${formatMany(data.left, 'vector')} more were left out.` : '';
-  const about = data.made ? '' : `${data.name}: ${dataWords(data)}${rest} `;
-  setText(byId('data-words', HTMLElement), `${about}Files never leave this device.`);
-}
-
 const dataWords = ({ count, dimension, queries }: DataFacts) =>
   `${formatMany(count, 'vector')} of ${dimension} elements, ${formatMany(queries, 'query', 'queries')}.`;
+
+/** Everything that the page says, by the ids of its elements. */
+function factsOf({ settings, data, doing, problem, figures, lastFigures }: State): Record<string, ElementFacts> {
+  const { bits, factor, part } = settings;
+  const isMeasured = figures.has(figuresKey(settled()));
+  const failed = problem !== undefined;
+  const waits = !failed && (data === undefined || !isMeasured);
+  const slider = (id: string, at: number, words: string) => ({
+    [id]: { value: String(at), ariaValueText: words },
+    [`${id}-value`]: words,
+  });
+  const all = part === 1 ? 'all' : `the first ${part === 2 ? 'half' : 'quarter'}`;
+  const elements = data === undefined ? all : `${all}: ${dimsOf(settings, data.dimension)}`;
+  const rest = data === undefined ? '' : data.left > 0 ? ` ${formatMany(data.left, 'vector')} more were left out.` : '';
+  const about = data === undefined || data.made ? '' : `${data.name}: ${dataWords(data)}${rest} `;
+  return {
+    ...slider('bits', widths.indexOf(bits), bits === 1 ? '1 bit' : `${bits} bits`),
+    ...slider('factor', factors.indexOf(factor), scoredAgain(factor)),
+    ...slider('part', parts.indexOf(part), elements),
+    figures: { '.waiting': !isMeasured },
+    recall: lastFigures === undefined ? '–' : formatShare(lastFigures.recall),
+    time: lastFigures === undefined ? '–' : formatTime(lastFigures.milliseconds),
+    memory: lastFigures === undefined ? '–' : formatBytes(lastFigures.bytes),
+    problem: { hidden: !failed },
+    'problem-text': failed ? sentence(problem) : '',
+    progress: { '.idle': !waits, value: doing?.share ?? 0 },
+    result: { ariaBusy: String(waits) },
+    next: { disabled: data === undefined },
+    status: waits ? `${doing?.words ?? 'Loading'}…` : failed || data === undefined ? '' : dataWords(data),
+    ...(data !== undefined && {
+      'time-note': `exact, in plain JavaScript: ${formatTime(data.exactMilliseconds)}`,
+      'memory-note': `as float32: ${formatBytes(data.count * data.dimension * 4)}`,
+      headline: `Search ${formatMany(data.count, 'vector')} in this tab`,
+      'data-words': `${about}Files never leave this device.`,
+    }),
+  };
+}
+
+/** The table of recalls: a row for each width, a column for each factor. */
+function recallsView({ settings, figures }: State): TemplateResult {
+  const cell = (bits: Settings['bits'], factor: Settings['factor']) => {
+    const found = figures.get(figuresKey({ ...settled(), bits, factor }));
+    const isChosen = settings.bits === bits && settings.factor === factor;
+    return html`<td aria-current=${isChosen ? 'true' : nothing}>${found === undefined ? '·' : formatShare(found.recall)}</td>`;
+  };
+  const heads = ['Bits', ...factors.map((factor) => (factor === 0 ? 'once' : `best ${k * factor}`))];
+  return html`
+    <thead><tr>${heads.map((text) => html`<th scope="col">${text}</th>`)}</tr></thead>
+    <tbody>${widths.map(
+      (bits) =>
+        html`<tr><th scope="row">${bits === 1 ? '1 bit' : `${bits} bits`}</th>${factors.map((factor) => cell(bits, factor))}</tr>`,
+    )}</tbody>`;
+}
 
 /** Size of the chart. */
 let size = { width: 0, height: 0 };
@@ -150,7 +120,7 @@ let pictured = state.settings;
 function drawOnePicture(): void {
   const own = state.pictures.get(pictureKey(settled()));
   state.lastPicture = own ?? state.lastPicture;
-  byId('picture', HTMLElement).classList.toggle('waiting', own === undefined);
+  showFacts({ picture: { '.waiting': own === undefined } });
   if (own !== undefined) pictured = settled();
   drawPicture(state.lastPicture, { ...pictured, factor: state.settings.factor }, state.data?.queries ?? 0, size);
 }
@@ -162,10 +132,20 @@ function redraw(): void {
   isDue = true;
   requestAnimationFrame(() => {
     isDue = false;
-    drawControls();
-    drawFigures();
-    drawStatus();
-    drawTable();
+    // Results of the settings before stay until new ones arrive.
+    state.lastFigures = state.figures.get(figuresKey(settled())) ?? state.lastFigures;
+    showFacts(factsOf(state));
+    const { bits, factor, part, metric } = state.settings;
+    for (const [id, at] of Object.entries({
+      bits: widths.indexOf(bits),
+      factor: factors.indexOf(factor),
+      part: parts.indexOf(part),
+    }))
+      for (const [i, stop] of [...(byId(id, HTMLInputElement).nextElementSibling?.children ?? [])].entries())
+        stop.classList.toggle('current', i === at);
+    for (const radio of document.querySelectorAll<HTMLInputElement>('[name="metric"]'))
+      radio.checked = radio.value === metric;
+    render(recallsView(state), byId('recalls', HTMLTableElement));
     drawOnePicture();
   });
 }
@@ -270,7 +250,6 @@ function startControls(): void {
 }
 
 startSite();
-startTable();
 startControls();
 redraw();
 open();

@@ -64,3 +64,18 @@ export function onTheme(node: Element, action: () => void): void {
 export function setText(node: Element, text: string): void {
   if (node.textContent !== text) node.textContent = text;
 }
+
+/** Facts about an element: its text, or members. A name with a dot is a class that it has or has not; null removes an attribute. */
+export type ElementFacts = string | Readonly<Record<string, string | number | boolean | null>>;
+
+/** Shows facts in elements of the page, by their ids. Members that have their value already are left alone. */
+export function showFacts(facts: Readonly<Record<string, ElementFacts>>): void {
+  for (const [id, shown] of Object.entries(facts)) {
+    const node = byId(id, Element);
+    for (const [name, value] of Object.entries(typeof shown === 'string' ? { textContent: shown } : shown)) {
+      if (name.startsWith('.')) node.classList.toggle(name.slice(1), value === true);
+      else if (value === null) node.removeAttribute(name);
+      else if (Reflect.get(node, name) !== value) Reflect.set(node, name, value);
+    }
+  }
+}

@@ -1,7 +1,8 @@
 import { type BenchPart, type BenchRow, benchParts } from 'scalepoint/bench';
-import { byId, html, setText } from '../shared/dom.js';
+import { byId, type ElementFacts, showFacts } from '../shared/dom.js';
 import { formatMany, formatReal } from '../shared/format.js';
 import { sentence } from '../shared/problems.js';
+import { html, nothing, render, type TemplateResult } from '../shared/template.js';
 import { figuresOf, type HeadlineFigures, type State } from './state.js';
 import { cellsOf, formatTime, terms, titles } from './texts.js';
 
@@ -9,19 +10,6 @@ const hints: Readonly<Record<State['length'], string>> = {
   quick: '4 million numbers, layers of 1024: about half a minute.',
   full: '16 million numbers, layers of 4096: about a minute, and half a gigabyte of memory.',
 };
-
-/** A bar of the headline: a name, its time, and its length as a share of the longest. */
-function bar(name: string, milliseconds: number, longest: number, ours = false): HTMLElement {
-  const fill = html('span', { class: 'race-fill' });
-  fill.style.setProperty('--share', String(milliseconds / longest));
-  return html(
-    'li',
-    { class: ours ? 'ours' : false },
-    html('span', { class: 'race-name' }, name),
-    html('span', { class: 'race-bar' }, fill),
-    html('span', { class: 'race-time' }, formatTime(milliseconds)),
-  );
-}
 
 /** The words about the spread of the turns. */
 function spreadText({ low, high, isBusy }: HeadlineFigures, turns: number): string {
@@ -32,68 +20,8 @@ function spreadText({ low, high, isBusy }: HeadlineFigures, turns: number): stri
     : range;
 }
 
-/** The headline: one ratio, its spread, and the times that it comes from. */
-function drawHeadline({ turns, run, problem }: State): void {
-  const failed = turns === undefined && problem !== undefined;
-  for (const id of ['race-words', 'race-picture']) byId(id, HTMLElement).hidden = failed;
-  byId('race-failed', HTMLElement).hidden = !failed;
-  const ratio = byId('ratio', HTMLElement);
-  const again = byId('again', HTMLButtonElement);
-  again.disabled = run !== 'none';
-  const figures = turns === undefined || turns.length === 0 ? undefined : figuresOf(turns);
-  byId('race', HTMLElement).classList.toggle('waiting', figures === undefined || figures.isBusy);
-  if (figures === undefined || turns === undefined) {
-    setText(ratio, run === 'none' ? '–' : '…');
-    setText(byId('race-spread', HTMLElement), run === 'first' ? 'Measuring: about three seconds.' : '');
-    return;
-  }
-  const { ratio: times, ours, plain, isBusy } = figures;
-  setText(ratio, `${isBusy ? '≈' : ''}${formatReal(times, times < 10 ? 2 : 3)}×`);
-  setText(byId('race-spread', HTMLElement), run === 'first' ? 'Measuring again…' : spreadText(figures, turns.length));
-  const slowest = Math.max(ours, plain);
-  byId('race-bars', HTMLElement).replaceChildren(
-    bar('Scalepoint', ours, slowest, true),
-    bar('Plain JavaScript', plain, slowest),
-  );
-}
-
-function rowOf(row: BenchRow): HTMLTableRowElement {
-  const [operation = '', size = '', ...cells] = cellsOf(row);
-  return html(
-    'tr',
-    {},
-    html('th', { scope: 'row' }, operation, html('span', { class: 'on' }, size)),
-    ...cells.map((cell, i) => html('td', { class: i === 2 ? 'number ratio-cell' : 'number' }, cell)),
-  );
-}
-
-/** The rows of a part under its name. */
-function bodyOf(part: BenchPart, rows: readonly BenchRow[]): HTMLTableSectionElement {
-  const title = html(
-    'tr',
-    {},
-    html(
-      'th',
-      { scope: 'rowgroup', colspan: 5, class: 'part' },
-      titles[part],
-      html('span', { class: 'on' }, terms[part]),
-    ),
-  );
-  return html('tbody', { 'data-part': part }, title, ...rows.map(rowOf));
-}
-
-function drawTable({ rows }: State): void {
-  byId('results', HTMLElement).hidden = rows.length === 0;
-  const table = byId('table', HTMLTableElement);
-  for (const body of [...table.tBodies]) body.remove();
-  for (const part of benchParts) {
-    const own = rows.filter((row) => row.part === part);
-    if (own.length > 0) table.append(bodyOf(part, own));
-  }
-}
-
 /** The progress in words. */
-function statusOf({ run, ended, rows }: State): string {
+function statusText({ run, ended, rows }: State): string {
   const last = rows.at(-1)?.operation;
   if (run === 'first') return 'Measuring the headline…';
   if (run === 'all')
@@ -104,22 +32,70 @@ function statusOf({ run, ended, rows }: State): string {
   return 'Every operation, beside memory and plain JavaScript.';
 }
 
+/** Everything that the page says, by the ids of its elements. */
+function factsOf(state: State, figures: HeadlineFigures | undefined): Readonly<Record<string, ElementFacts>> {
+  const { turns, run, problem, rows, length } = state;
+  const failed = turns === undefined && problem !== undefined;
+  let spread = run === 'first' ? 'Measuring: about three seconds.' : '';
+  let ratio = run === 'none' ? '–' : '…';
+  if (figures !== undefined) {
+    ratio = `${figures.isBusy ? '≈' : ''}${formatReal(figures.ratio, figures.ratio < 10 ? 2 : 3)}×`;
+    spread = run === 'first' ? 'Measuring again…' : spreadText(figures, turns?.length ?? 0);
+  }
+  return {
+    'race-words': { hidden: failed },
+    'race-picture': { hidden: failed },
+    'race-failed': { hidden: !failed },
+    race: { '.waiting': figures === undefined || figures.isBusy },
+    ratio,
+    'race-spread': spread,
+    again: { disabled: run !== 'none' },
+    results: { hidden: rows.length === 0 },
+    'length-hint': hints[length],
+    status: statusText(state),
+    problem: { hidden: problem === undefined, textContent: problem === undefined ? '' : sentence(problem) },
+    run: { disabled: run === 'all' },
+    stop: { disabled: run !== 'all' },
+  };
+}
+
+/** The bars of the headline: a name, its time, and its length as a share of the longest. */
+function barsView({ ours, plain }: HeadlineFigures): readonly TemplateResult[] {
+  const bar = (name: string, milliseconds: number, style: string) => html`<li class=${style}
+    ><span class="race-name">${name}</span
+    ><span class="race-bar"><span class="race-fill" .style=${`--share: ${milliseconds / Math.max(ours, plain)}`}></span></span
+    ><span class="race-time">${formatTime(milliseconds)}</span></li>`;
+  return [bar('Scalepoint', ours, 'ours'), bar('Plain JavaScript', plain, '')];
+}
+
+/** The rows of a part under its name. */
+function partView(part: BenchPart, rows: readonly BenchRow[]): TemplateResult {
+  const row = ([operation = '', size = '', ...cells]: readonly string[]) => html`<tr
+    ><th scope="row">${operation}<span class="on">${size}</span></th
+    >${cells.map((cell, i) => html`<td class=${i === 2 ? 'number ratio-cell' : 'number'}>${cell}</td>`)}</tr>`;
+  return html`<tbody data-part=${part}
+    ><tr><th scope="rowgroup" colspan="5" class="part">${titles[part]}<span class="on">${terms[part]}</span></th></tr
+    >${rows.map((one) => row(cellsOf(one)))}</tbody>`;
+}
+
 /** Draws the page. */
 export function draw(state: State): void {
-  drawHeadline(state);
-  drawTable(state);
-  setText(byId('length-hint', HTMLElement), hints[state.length]);
-  setText(byId('status', HTMLElement), statusOf(state));
-  const problem = byId('problem', HTMLElement);
-  problem.hidden = state.problem === undefined;
-  setText(problem, state.problem === undefined ? '' : sentence(state.problem));
-  const run = byId('run', HTMLButtonElement);
-  const stop = byId('stop', HTMLButtonElement);
-  const running = state.run === 'all';
-  // A button that is disabled loses the focus, so the other one gets it.
+  const { turns, rows, run } = state;
+  const figures = turns === undefined || turns.length === 0 ? undefined : figuresOf(turns);
   const focused = document.activeElement;
-  run.disabled = running;
-  stop.disabled = !running;
-  if (focused === run && running) stop.focus();
-  if (focused === stop && !running) run.focus();
+  showFacts(factsOf(state, figures));
+  if (figures !== undefined) {
+    const bars = byId('race-bars', HTMLElement);
+    // The page has empty bars until there are figures.
+    if (bars.querySelector('.race-fill') === null) bars.replaceChildren();
+    render(barsView(figures), bars);
+  }
+  const parts = benchParts.map((part) => [part, rows.filter((row) => row.part === part)] as const);
+  render(
+    parts.map(([part, own]) => (own.length === 0 ? nothing : partView(part, own))),
+    byId('table', HTMLTableElement),
+  );
+  // A button that is disabled loses the focus, so the other one gets it.
+  if (focused?.id === 'run' && run === 'all') byId('stop', HTMLElement).focus();
+  if (focused?.id === 'stop' && run !== 'all') byId('run', HTMLElement).focus();
 }
