@@ -9,6 +9,7 @@ import { formatFor, infoOf, outputName } from './choice.js';
 import { pageWords } from './controls.js';
 import type { Runner } from './run.js';
 import type { ModelSession } from './session.js';
+import { totalBytes } from './sizes.js';
 import { isSaving, type OpenState, quantizedFile, reportOf } from './state.js';
 import { csvOf, formatSeconds } from './wording.js';
 import { savingWorkers } from './workers.js';
@@ -20,7 +21,7 @@ const workerBytes = 64 * 2 ** 20;
 function expectation({ model, plan, expectedSeconds }: OpenState): string {
   if (plan === undefined) return '';
   const hasFiles = 'storage' in navigator && 'getDirectory' in navigator.storage;
-  const sizes = model.files.reduce((sum, { size }) => sum + size, 0);
+  const sizes = totalBytes(model.files);
   // A small model never fills the memory of a worker.
   const memory = savingWorkers * Math.min(workerBytes, 2 ** 22 + 3 * sizes) + (hasFiles ? 0 : plan.totals.bytesAfter);
   const time = expectedSeconds === undefined ? '' : `, takes about ${formatSeconds(expectedSeconds)}`;

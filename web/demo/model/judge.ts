@@ -17,6 +17,7 @@ import {
   usualRate,
 } from './outputs.js';
 import type { OutputsCalls } from './outputs-worker.js';
+import { countNumbers, totalBytes } from './sizes.js';
 
 /** A type to compare. */
 export interface WantedType extends Pick<JudgedType, 'key' | 'label' | 'settings'> {
@@ -134,7 +135,7 @@ export class Judge {
   /** Number of weights in matrices, which a text passes. */
   get #weights(): number {
     const matrices = this.#model.tensors.filter(({ shape }) => shape.length > 1);
-    return matrices.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
+    return matrices.reduce((sum, { shape }) => sum + countNumbers(shape), 0);
   }
 
   /** Estimated seconds of running both models; undefined if it cannot be predicted. */
@@ -245,7 +246,7 @@ export class Judge {
       }
       const { judged, shown, queue } = this.#state;
       const { key, label, settings } = wanted;
-      const bytesBefore = this.#model.files.reduce((sum, { size }) => sum + size, 0);
+      const bytesBefore = totalBytes(this.#model.files);
       const one = { key, label, settings, bytes, bytesBefore, seconds, judgment };
       this.#set({
         judged: new Map([...judged, [key, one]]),

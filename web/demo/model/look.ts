@@ -3,6 +3,7 @@ import type { ErrorMeasures } from 'scalepoint';
 import type { PlannedTensorInfo, PlanOptions } from 'scalepoint/model';
 import type { CoreFacts } from '../shared/site.js';
 import { kindOf, planKind } from './kinds.js';
+import { countNumbers } from './sizes.js';
 
 /** A question about a tensor. */
 export interface LookQuestion {
@@ -89,7 +90,7 @@ export interface Look {
 /** The types to compare at first: that of the plan, and one with half or twice the bits. @param isPlanned false: there is no plan */
 export function firstLook({ name, to, kept, shape, bytesAfter }: PlannedTensorInfo, isPlanned: boolean): Look {
   const type = isPlanned && kept === undefined ? to : undefined;
-  const bits = (8 * bytesAfter) / shape.reduce((a, b) => a * b, 1);
+  const bits = (8 * bytesAfter) / countNumbers(shape);
   const kinds = type === undefined ? (['int8-row', 'int4-128'] as const) : ([planKind, halfOrTwice(bits)] as const);
   return { name, type, kinds, stretch: 0, isChosen: false };
 }

@@ -1,18 +1,13 @@
 // Measures the errors of tensors in the background.
-import {
-  estimateModel,
-  type ModelPlan,
-  type PlanOptions,
-  planModel,
-  type Rule,
-  ScalepointError,
-} from 'scalepoint/model';
+import { estimateModel, type ModelPlan, type PlanOptions, planModel, type Rule } from 'scalepoint/model';
 import type { Preset } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
 import { escaped, formatFor, type ModelChoice, optionsOf, presetFormat, statisticsKey, withPreset } from './choice.js';
 import { isAboutCodes, obstacleOf } from './explain.js';
 import type { Sizer } from './sizer.js';
+import { countNumbers, totalBytes } from './sizes.js';
 import type { Errors, MeasuredError, Offer } from './state.js';
+import { withWorkers } from './workers.js';
 
 /** A model up to this size is measured as a whole, after the sample. */
 const wholeBytes = 2 ** 28;
@@ -76,7 +71,7 @@ export class Measurer {
   }
 
   get #isSmall(): boolean {
-    return this.#model.files.reduce((sum, { size }) => sum + size, 0) <= wholeBytes;
+    return totalBytes(this.#model.files) <= wholeBytes;
   }
 
   /** True if a choice can still be measured more exactly. */
@@ -101,15 +96,12 @@ export class Measurer {
           begin ??= performance.now();
         },
       });
-    const result = await work(measuringWorkers).catch((error: unknown) => {
-      if (!(error instanceof ScalepointError && error.code === 'WORKER')) throw error;
-      return work(0);
-    });
+    const result = await withWorkers(measuringWorkers, work);
     const errors = new Map<string, MeasuredError>();
     const exact = result.sampled === 0;
     for (const { name, error, shape } of result.tensors) {
       if (error === undefined) continue;
-      const elements = shape.reduce((a, b) => a * b, 1);
+      const elements = countNumbers(shape);
       measured += Math.min(elements, sample ?? 65536);
       errors.set(name, { error, exact: exact || elements <= (sample ?? 65536) });
     }
@@ -126,7 +118,7 @@ export class Measurer {
 
   /** Estimates the time of saving from a piece of the two largest tensors. */
   async time(choice: ModelChoice, { tensors }: ModelPlan, signal: AbortSignal): Promise<void> {
-    const sizeOf = ({ shape }: { shape: readonly number[] }) => shape.reduce((a, b) => a * b, 1);
+    const sizeOf = ({ shape }: { shape: readonly number[] }) => countNumbers(shape);
     const converted = tensors.filter(({ kept }) => kept === undefined).sort((a, b) => sizeOf(b) - sizeOf(a));
     const [first, second] = converted;
     if (this.rate !== undefined || first === undefined || second === undefined || sizeOf(second) < 2 ** 18) return;

@@ -1,11 +1,11 @@
 // Quantizes a model into memory, and compares the outputs of the result with those of the original. It is started for one visitor's request,
 // and ended to cancel it.
-import { compareModels, evaluateModel, type PlanOptions, quantizeModel, ScalepointError } from 'scalepoint/model';
+import { compareModels, evaluateModel, type PlanOptions, quantizeModel } from 'scalepoint/model';
 import { isFileBeside } from '../../src/tooling.js';
 import { answerCalls } from '../shared/calls.js';
 import { idsOf } from './ids.js';
 import { chunkTokens, type JudgedType, type OutputsProgress, type OutputsQuestion } from './outputs.js';
-import { savingWorkers } from './workers.js';
+import { savingWorkers, withWorkers } from './workers.js';
 
 type OnProgress = (step: OutputsProgress) => void;
 type Judged = Pick<JudgedType, 'bytes' | 'seconds' | 'judgment'>;
@@ -21,10 +21,7 @@ async function quantized(files: readonly File[], options: PlanOptions, onProgres
       onProgress: ({ bytesDone, bytesTotal }) =>
         onProgress({ step: 'quantize', share: bytesDone / Math.max(1, bytesTotal) }),
     });
-  return work(savingWorkers).catch((error: unknown) => {
-    if (!(error instanceof ScalepointError && error.code === 'WORKER')) throw error;
-    return work(0);
-  });
+  return withWorkers(savingWorkers, work);
 }
 
 /** The result, with the files that describe the model. Folders of codes are restored to floats, which hold the same values. */

@@ -15,6 +15,7 @@ import { Runner } from './run.js';
 import { ModelSession } from './session.js';
 import { SettingsPanel } from './settings-panel.js';
 import { SeveralPanel } from './several-panel.js';
+import { countNumbers, totalBytes } from './sizes.js';
 import { SizesPanel } from './sizes-panel.js';
 import { initialState, isOpen, isPlanned, isSaving, type OpenState, type State } from './state.js';
 import { StatisticsPanel } from './statistics-panel.js';
@@ -27,10 +28,10 @@ function fileView({ name, format, tensors, files }: ModelFile, session: ModelSes
     infoOf(format).label,
     formatMany(tensors.length, 'tensor'),
     formatMany(
-      tensors.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0),
+      tensors.reduce((sum, { shape }) => sum + countNumbers(shape), 0),
       'number',
     ),
-    formatBytes(files.reduce((sum, { size }) => sum + size, 0)),
+    formatBytes(totalBytes(files)),
   ];
   return html`
     <div class="file-head">

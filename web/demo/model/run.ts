@@ -1,11 +1,5 @@
 // Runs the conversion that saves.
-import {
-  type PlanOptions,
-  type Progress,
-  type QuantizeModelResult,
-  quantizeModel,
-  ScalepointError,
-} from 'scalepoint/model';
+import { type PlanOptions, type Progress, type QuantizeModelResult, quantizeModel } from 'scalepoint/model';
 import type { ModelFile } from '../shared/files.js';
 import { announce } from '../shared/live.js';
 import type { Store } from '../shared/store.js';
@@ -15,7 +9,7 @@ import { chooseFolderPlace } from './folders.js';
 import { choosePlace, type SavePlace } from './save.js';
 import type { ModelSession } from './session.js';
 import type { MeasuredError, State } from './state.js';
-import { savingWorkers } from './workers.js';
+import { savingWorkers, withWorkers } from './workers.js';
 
 /** The share that is done before the time left is shown. */
 const leastShare = 0.02;
@@ -102,11 +96,7 @@ export class Runner {
         signal,
         onProgress,
       });
-    return work(savingWorkers).catch((error: unknown) => {
-      // If the page may not start workers, its own thread does the work.
-      if (!(error instanceof ScalepointError && error.code === 'WORKER')) throw error;
-      return work(0);
-    });
+    return withWorkers(savingWorkers, work);
   }
 }
 

@@ -37,6 +37,7 @@ import { errorsKey, Measurer } from './measure.js';
 import { openEach } from './several.js';
 import { type OpenedModel, Shown, type View } from './shown.js';
 import { Sizer } from './sizer.js';
+import { countNumbers, totalBytes } from './sizes.js';
 import { type State, tensorsOf } from './state.js';
 import type { LookCalls } from './worker.js';
 import { savingWorkers } from './workers.js';
@@ -317,11 +318,10 @@ export class ModelSession {
     // On a narrow window the panel would come between the visitor and the table.
     if (!matchMedia('(min-width: 64rem)').matches) return;
     // A matrix that is converted is more interesting than a bias. A large one takes long to read.
-    const sizeOf = (shape: readonly number[]) => shape.reduce((a, b) => a * b, 1);
     const tensors = tensorsOf(this.#store.get());
     const first =
-      tensors.find(({ shape, kept }) => kept === undefined && shape.length > 1 && sizeOf(shape) <= 2 ** 24) ??
-      tensors.find(({ shape, from }) => /^B?F/.test(from) && sizeOf(shape) > 1 && sizeOf(shape) <= 2 ** 24);
+      tensors.find(({ shape, kept }) => kept === undefined && shape.length > 1 && countNumbers(shape) <= 2 ** 24) ??
+      tensors.find(({ shape, from }) => /^B?F/.test(from) && countNumbers(shape) > 1 && countNumbers(shape) <= 2 ** 24);
     if (first !== undefined) this.look(first.name);
   }
 
@@ -347,7 +347,7 @@ export class ModelSession {
       key: `${this.shown.key} ${name} ${isPlanned ? errorsKey(choice) : ''}`,
       files: model.files,
       name,
-      numbers: (tensor?.shape ?? []).reduce((a, b) => a * b, 1),
+      numbers: countNumbers(tensor?.shape ?? []),
       planned,
       kinds,
       labels: [kindLabel(kinds[0], look), kindLabel(kinds[1], look)],
@@ -366,7 +366,7 @@ export class ModelSession {
 }
 
 /** A model that a size was chosen for, and the size. */
-const sizeKey = ({ name, files }: ModelFile) => `${name} ${files.reduce((sum, { size }) => sum + size, 0)} `;
+const sizeKey = ({ name, files }: ModelFile) => `${name} ${totalBytes(files)} `;
 
 /** The part of a choice that applies to any model. Rules, kept tensors and sizes belong to one model. */
 function forAny({ size: _, statistics: __, ...choice }: ModelChoice): ModelChoice {
@@ -389,7 +389,7 @@ function sizedFor(model: ModelFile): string | undefined {
 
 /** Estimated seconds of saving, if workers are as fast as the one that measured. */
 function expectedSeconds({ rate }: Measurer, { tensors }: ModelPlan): number | undefined {
-  const sizes = tensors.map(({ shape, kept }) => (kept === undefined ? shape.reduce((a, b) => a * b, 1) : 0));
+  const sizes = tensors.map(({ shape, kept }) => (kept === undefined ? countNumbers(shape) : 0));
   return rate === undefined ? undefined : sizes.reduce((a, b) => a + b, 0) / rate / savingWorkers;
 }
 

@@ -1,5 +1,5 @@
 // Panel of several models: a row each, the same settings for all, one button, one folder.
-import { type ModelTarget, presetTarget, quantizeModel, ScalepointError } from 'scalepoint/model';
+import { type ModelTarget, presetTarget, quantizeModel } from 'scalepoint/model';
 import { presets } from '../../src/tooling.js';
 import { download } from '../shared/copy.js';
 import type { ModelFile } from '../shared/files.js';
@@ -13,8 +13,9 @@ import { chooseFolder, newFile, newFilePlace, writesFolders } from './folders.js
 import { choosePlace } from './save.js';
 import type { ModelSession } from './session.js';
 import { planOf, type SeveralRow, totalOf } from './several.js';
+import { totalBytes } from './sizes.js';
 import { presetTitles } from './wording.js';
-import { savingWorkers } from './workers.js';
+import { savingWorkers, withWorkers } from './workers.js';
 
 const json = (value: unknown) => new Blob([`${JSON.stringify(value, null, 2)}\n`], { type: 'application/json' });
 
@@ -36,10 +37,7 @@ async function convert(
       onProgress: ({ bytesDone, bytesTotal }) => options.onProgress(bytesDone / Math.max(1, bytesTotal)),
     });
   try {
-    const result = await work(savingWorkers).catch((error: unknown) => {
-      if (!(error instanceof ScalepointError && error.code === 'WORKER')) throw error;
-      return work(0);
-    });
+    const result = await withWorkers(savingWorkers, work);
     await place.finish(result);
     const config = `${name.replace(/\.[^.]*$/, '')}.config.json`;
     if (result.config !== undefined) {
@@ -159,7 +157,7 @@ export class SeveralPanel {
       this.#target = 'balanced';
       this.#status = '';
       this.#rows = models.map(({ files }) => {
-        return { before: files.reduce((sum, { size }) => sum + size, 0), after: undefined, state: '' };
+        return { before: totalBytes(files), after: undefined, state: '' };
       });
       void this.#plan();
     }

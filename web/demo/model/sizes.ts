@@ -23,12 +23,19 @@ export type SizeCurve =
       readonly tensors: number;
     };
 
+/** The count of the numbers of a tensor. */
+export const countNumbers = (shape: readonly number[]): number => shape.reduce((a, b) => a * b, 1);
+
+/** The bytes of files together. */
+export const totalBytes = (files: readonly { readonly size: number }[]): number =>
+  files.reduce((sum, { size }) => sum + size, 0);
+
 /** Models of up to this many numbers are measured without asking. */
 const freeNumbers = 2 ** 22;
 
 /** True if measuring a model takes a moment only. */
 export function isQuick({ tensors }: { readonly tensors: readonly { readonly shape: readonly number[] }[] }): boolean {
-  return tensors.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0) <= freeNumbers;
+  return tensors.reduce((sum, { shape }) => sum + countNumbers(shape), 0) <= freeNumbers;
 }
 
 /** Units of sizes in settings, which are words of the command line. */

@@ -6,7 +6,7 @@ import type { ModelFile } from '../shared/files.js';
 import type { PageProblem } from '../shared/problems.js';
 import type { Fit, ModelChoice } from './choice.js';
 import type { Look } from './look.js';
-import type { SizeCurve } from './sizes.js';
+import { countNumbers, type SizeCurve } from './sizes.js';
 
 /** The error of a tensor. */
 export interface MeasuredError {
@@ -126,8 +126,6 @@ export function tensorsOf({ plan, model }: Pick<State, 'plan' | 'model'>): reado
   });
 }
 
-const elementsOf = (shape: readonly number[]) => shape.reduce((a, b) => a * b, 1);
-
 /** SQNR over all measured tensors, in dB: squares of signal and of noise are summed first. Undefined if nothing was measured. */
 export function totalSqnr(tensors: readonly PlannedTensorInfo[], errors: Errors): number | undefined {
   let signal = 0;
@@ -137,7 +135,7 @@ export function totalSqnr(tensors: readonly PlannedTensorInfo[], errors: Errors)
     const error = kept === undefined ? errors.get(name)?.error : undefined;
     if (error === undefined) continue;
     found = true;
-    const own = error.mse * elementsOf(shape);
+    const own = error.mse * countNumbers(shape);
     noise += own;
     // Without noise the ratio is infinite, and the signal cannot be derived from it.
     if (Number.isFinite(error.sqnrDb)) signal += own * 10 ** (error.sqnrDb / 10);
@@ -216,7 +214,7 @@ function keyOf(
     order: 0,
     name,
     type: `${to} ${from}`,
-    size: elementsOf(shape),
+    size: countNumbers(shape),
     before: bytesBefore,
     after: bytesAfter,
     sqnr: error?.sqnrDb ?? missing,

@@ -1,10 +1,10 @@
 // Runs a language model on a text, and collects how much each column of its weights is used. It is started for one request, and ended to
 // cancel it.
-import { calibrateModel, ScalepointError } from 'scalepoint/model';
+import { calibrateModel } from 'scalepoint/model';
 import { answerCalls } from '../shared/calls.js';
 import { idsOf, type TextQuestion } from './ids.js';
 import { chunkTokens } from './outputs.js';
-import { savingWorkers } from './workers.js';
+import { savingWorkers, withWorkers } from './workers.js';
 
 /** A question. @param wantsMoments true for the moments of GPTQ, false for an importance matrix */
 interface StatisticsQuestion extends TextQuestion {
@@ -22,11 +22,7 @@ async function make(question: StatisticsQuestion, onProgress: (share: number) =>
       workers,
       onProgress: ({ done, total }) => onProgress(done / Math.max(1, total)),
     });
-  // Without workers of its own, this one does the work.
-  const made = await work(savingWorkers).catch((error: unknown) => {
-    if (!(error instanceof ScalepointError && error.code === 'WORKER')) throw error;
-    return work(0);
-  });
+  const made = await withWorkers(savingWorkers, work);
   const { moments } = made;
   return wantsMoments && moments !== undefined ? moments.blob() : made.blob();
 }
