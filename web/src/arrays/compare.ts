@@ -34,7 +34,7 @@ export type CompareEachOptions = CompareOptions & {
   );
 
 /** See Scalepoint.compare. */
-export function compare(
+export function compareArrays(
   core: Core,
   a: FloatInput,
   b: QuantizedTensor | FloatInput,

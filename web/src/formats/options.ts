@@ -268,7 +268,7 @@ export const searchEntry = (about: string) => ({
   search: amended(choice(['usual', 'best'], { name: 'search', value: 'HOW', about }, 'usual'), notInCopies),
 });
 
-export interface SearchOptions extends OptionsOf<ReturnType<typeof searchEntry>> {}
+export interface ScaleSearchOptions extends OptionsOf<ReturnType<typeof searchEntry>> {}
 
 /** The option of formats that read codes of their own results as floats. */
 export const requantizeEntry = {

@@ -10,7 +10,7 @@ import {
   type WidenOptions,
 } from '../arrays/cast.js';
 import type { PackedCodebookTensor } from '../arrays/codebook.js';
-import { type CompareEachOptions, compare, errorSum } from '../arrays/compare.js';
+import { type CompareEachOptions, compareArrays, errorSum } from '../arrays/compare.js';
 import type { CompareOptions, ErrorSum } from '../arrays/error-sum.js';
 import { type Histogram, type HistogramOptions, histogram } from '../arrays/histogram.js';
 import { Importance } from '../arrays/importance.js';
@@ -203,7 +203,7 @@ export class Scalepoint {
     b: QuantizedTensor | FloatInput,
     options: CompareOptions | CompareEachOptions = {},
   ): ErrorMeasures | ErrorMeasures[] {
-    return compare(this.#core, a, b, options);
+    return compareArrays(this.#core, a, b, options);
   }
 
   /**

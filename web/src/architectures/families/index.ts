@@ -95,7 +95,7 @@ function ropeNotes({ type, settings, where }: Rope, architecture: string): Note[
 }
 
 /** Reads a model of a known class. */
-export function readModel(config: Config, folder: Pick<Read, 'names' | 'embeddingRows' | 'isCoded'>): Model {
+export function readModelFacts(config: Config, folder: Pick<Read, 'names' | 'embeddingRows' | 'isCoded'>): Model {
   const list = config.get('architectures');
   const name: unknown = Array.isArray(list) ? list[0] : undefined;
   if (typeof name !== 'string') return badFolderFile(file, 'architectures is missing, or names none');

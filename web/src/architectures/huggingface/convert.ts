@@ -9,7 +9,7 @@ import { largestCount } from '../../formats/codecs/elements.js';
 import { quoted } from '../../formats/files/bytes.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import type { WeightName, WeightNames } from '../../formats/weight-names.js';
-import { defaultsOf, factsOf, readModel } from '../families/index.js';
+import { defaultsOf, factsOf, readModelFacts } from '../families/index.js';
 import type { Conversion, Folder, Recipe } from '../recipe.js';
 import { Config } from './config.js';
 import { badFolderFile, unsupported } from './errors.js';
@@ -176,7 +176,7 @@ async function modelOf(given: Folder) {
   const config = new Config(keys, defaultsOf, largestCount(folder.tensors));
   const names = folder.tensors.map(({ name }) => name);
   const isCoded = folder.isCoded === true;
-  const model = readModel(config, { names, embeddingRows: embeddingRows(folder), isCoded });
+  const model = readModelFacts(config, { names, embeddingRows: embeddingRows(folder), isCoded });
   const tensors = tensorsOf(folder, model, config).map((recipe) =>
     stored.size === 0 ? recipe : { ...recipe, sources: recipe.sources.map((name) => stored.get(name) ?? name) },
   );

@@ -12,7 +12,7 @@ import {
   type PlanChoices,
   type RequantizeOptions,
   requantizeEntry,
-  type SearchOptions,
+  type ScaleSearchOptions,
   searchEntry,
 } from '../options.js';
 import { partEntry, type ShardOptions, shardEntries } from '../shards.js';
@@ -173,7 +173,7 @@ const entries = {
 export interface GgufOptions
   extends ShardOptions,
     StatisticsOptions,
-    SearchOptions,
+    ScaleSearchOptions,
     RequantizeOptions,
     NonFiniteOptions,
     OptionsOf<typeof entries> {}

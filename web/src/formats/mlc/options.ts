@@ -9,7 +9,7 @@ import {
   type PlanChoices,
   type RequantizeOptions,
   requantizeEntry,
-  type SearchOptions,
+  type ScaleSearchOptions,
   searchEntry,
 } from '../options.js';
 import type { MlcTarget } from './targets.js';
@@ -21,7 +21,7 @@ const entries = {
 };
 
 /** Options of a result for WebLLM. */
-export interface MlcOptions extends SearchOptions, RequantizeOptions, NonFiniteOptions {}
+export interface MlcOptions extends ScaleSearchOptions, RequantizeOptions, NonFiniteOptions {}
 
 /** The options of MLC. A library wants all of its parameters in one form, so that there are no rules. */
 export const options = optionTable<MlcOptions>('MLC (WebLLM)', entries, ({ to, rules }) => {

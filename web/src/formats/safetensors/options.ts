@@ -20,7 +20,7 @@ import {
   type Rule,
   rangeEntry,
   requantizeEntry,
-  type SearchOptions,
+  type ScaleSearchOptions,
   type Sidecar,
   searchEntry,
 } from '../options.js';
@@ -161,7 +161,7 @@ export interface SafetensorsOptions
   extends ShardOptions,
     StatisticsOptions,
     RangeOptions,
-    SearchOptions,
+    ScaleSearchOptions,
     RequantizeOptions,
     NonFiniteOptions,
     OptionsOf<typeof entries> {}
