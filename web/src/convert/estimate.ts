@@ -4,10 +4,9 @@ import { rangeError } from '../core/errors.js';
 import { adaptedRows } from '../formats/adapted-rows.js';
 import { elementsOf } from '../formats/codecs/elements.js';
 import type { ElementView, Gathered, LogicalTensor } from '../formats/format.js';
-import type { PlanChoices } from '../formats/options.js';
 import { mainPart } from './logical-tensor.js';
 import { measureTensors } from './measuring.js';
-import { type Opened, withModel } from './open.js';
+import { withModel } from './open.js';
 import { checkPlanOptions } from './options.js';
 import { planFor } from './plan.js';
 import { fitted, type PlanOptions } from './plan-model.js';
@@ -92,26 +91,6 @@ function sampleOfGathered(
   return sampleRows({ name, type, form, shape: [rows, width], parts: [part], prepare }, most);
 }
 
-/** Estimates the result of an open model. See `estimateModel`. */
-export async function estimateOpen(
-  opened: Opened,
-  choices: PlanChoices,
-  options: EstimateOptions,
-): Promise<ModelEstimate> {
-  const { sample = defaultSample } = options;
-  const { model } = opened;
-  const plan = await planFor(opened, choices);
-  let sampled = 0;
-  const chosen = plan.tensors.map((tensor) => {
-    const source = tensor.kept === undefined ? sampleRows(tensor.source, sample) : tensor.source;
-    if (source === tensor.source) return tensor;
-    sampled++;
-    return { ...tensor, source };
-  });
-  const sums = await measureTensors(model, chosen, plan.moments, options);
-  return { ...reportOf(model, plan, sums.measures(chosen)), sampled };
-}
-
 /**
  * Estimates the loss of a conversion: the error of each tensor that would be converted, measured on a sample of it, with the exact sizes of
  * a plan. Writes nothing, and reads no more than the sample.
@@ -127,6 +106,19 @@ export async function estimateModel(file: ModelInput, options: PlanOptions & Est
   }
   options.signal?.throwIfAborted();
   return withCallbacks(options, (own) =>
-    withModel(file, own, async (opened) => estimateOpen(opened, (await fitted(opened, own, own)).choices, own)),
+    withModel(file, own, async (opened) => {
+      const { choices } = await fitted(opened, own, own);
+      const { model } = opened;
+      const plan = await planFor(opened, choices);
+      let sampled = 0;
+      const chosen = plan.tensors.map((tensor) => {
+        const source = tensor.kept === undefined ? sampleRows(tensor.source, sample ?? defaultSample) : tensor.source;
+        if (source === tensor.source) return tensor;
+        sampled++;
+        return { ...tensor, source };
+      });
+      const sums = await measureTensors(model, chosen, plan.moments, own);
+      return { ...reportOf(model, plan, sums.measures(chosen)), sampled };
+    }),
   );
 }

@@ -34,16 +34,6 @@ export function elementIndex(element: number, shape: readonly number[]): string 
   return `[${index.join(', ')}]`;
 }
 
-/** The byte offset of an element in its file; undefined if the element has no whole bytes of its own there. */
-function offsetOf(source: LogicalTensor, element: number): number | undefined {
-  const codec = codecOf(source.form);
-  const { byteOffset, rearranged } = mainPart(source);
-  if (codec.elementType === undefined || rearranged || source.gathered !== undefined) return undefined;
-  const rectangle = { row: 0, rows: 1, column: element, columns: 1, width: elementsOf(source.shape) };
-  const { offset, bytes } = codec.runs(source.shape, source.form, 'data', rectangle);
-  return Number.isInteger(bytes) ? byteOffset + offset : undefined;
-}
-
 /** The error for an element that cannot be converted. */
 export function problemError(
   { source, form }: PlannedTensor,
@@ -59,7 +49,16 @@ export function problemError(
     overflow: codecOf(form).overflow?.(form) ?? ', too large',
   }[kind];
   const statement = `tensor ${quoted(name)}${stored} holds ${value} at ${elementIndex(element, shape)}${reason}`;
-  const place = { tensor: name, byteOffset: offsetOf(source, element) };
+  // Find the byte offset of the element in its file, unless it has no whole bytes of its own there.
+  const codec = codecOf(source.form);
+  const { byteOffset, rearranged } = mainPart(source);
+  let offset: number | undefined;
+  if (codec.elementType !== undefined && !rearranged && source.gathered === undefined) {
+    const rectangle = { row: 0, rows: 1, column: element, columns: 1, width: elementsOf(shape) };
+    const run = codec.runs(shape, source.form, 'data', rectangle);
+    if (Number.isInteger(run.bytes)) offset = byteOffset + run.offset;
+  }
+  const place = { tensor: name, byteOffset: offset };
   // A tensor that stays floats can hold the value.
   if (kind === 'non-finite' && codecOf(form).isPlain) {
     const hint: Hint = { kind: 'try', option: mention('nonFinite', 'keep'), effect: 'writes it as it is' };

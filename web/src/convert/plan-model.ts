@@ -4,6 +4,7 @@ import { typeError } from '../core/errors.js';
 import type { Note } from '../core/note.js';
 import { ofType } from '../core/option-problem.js';
 import type { ModelOutput } from '../formats/files/sinks.js';
+import { fileName } from '../formats/format.js';
 import type { PlanChoices, Rule } from '../formats/options.js';
 import type { FormatOptions, ModelTarget, ResultFormat } from '../formats/registry.js';
 import { sizeForm } from '../formats/shards.js';
@@ -18,8 +19,8 @@ import {
   type PlannedFile,
   type PlannedTensorInfo,
   planFor,
-  plannedFiles,
   totalsOf,
+  usualOutput,
 } from './plan.js';
 import type { ModelInput } from './recognize.js';
 import { planJson } from './saved-plan.js';
@@ -113,11 +114,6 @@ export async function fitted(
   return { choices, fit: { bytes, error, bound, rules } };
 }
 
-/** Options without those of WorkOptions. */
-function withoutWork<T extends object>(options: T): T {
-  return Object.fromEntries(Object.entries(options).filter(([name]) => !workNames.includes(name))) as T;
-}
-
 /**
  * Plans a conversion: the type and size of every tensor, and the exact size of the result. Reads headers only, unless the types are to be
  * chosen for a size: then all weights are measured. For float16 in ONNX models, also looks at the magnitudes of weights, in files that are near.
@@ -133,36 +129,35 @@ export async function planModel(file: ModelInput, options: PlanModelOptions): Pr
   if (output === null || !['undefined', 'string', 'object'].includes(typeof output)) {
     throw typeError('output', ofType('path', 'URL', 'stream'), output);
   }
-  return withCallbacks(rest, (own) => withModel(file, own, (opened) => planOpen(opened, own, outputName(output))));
+  const name = outputName(output);
+  return withCallbacks(rest, (own) =>
+    withModel(file, own, async (opened) => {
+      const { choices, fit } = await fitted(opened, own, own, name);
+      const plan = await planFor(opened, choices, name);
+      const tensors = plan.tensors.map((tensor) => infoOf(tensor, plan));
+      const usual = usualOutput(plan.format);
+      const entries = entriesFor(opened.format, choices.to);
+      const result = {
+        format: plan.format as ResultFormat,
+        to: choices.to,
+        ...(plan.architecture === undefined ? {} : { architecture: plan.architecture }),
+        tensors,
+        totals: totalsOf(tensors, opened.model.bytes, plan),
+        files: plan.files.map((made): PlannedFile => ({ name: fileName(usual, made), bytes: made.size })),
+        ...(fit === undefined ? {} : { fit }),
+        notes: plan.notes,
+        ...Object.fromEntries(plan.sidecars.map(({ option, value }) => [entries[option]?.sidecar?.planned, value])),
+      };
+      const decisive = Object.entries(choices).filter(([option]) => !workNames.includes(option));
+      return withOptions(result, Object.fromEntries(decisive) as unknown as PlanOptions);
+    }),
+  );
 }
 
 /** A plan with its options, which are not enumerable but part of its JSON. */
 export function withOptions(plan: Omit<ModelPlan, 'options'>, options: PlanOptions): ModelPlan {
   const whole = Object.defineProperty({ ...plan }, 'options', { value: options }) as ModelPlan;
   return Object.defineProperty(whole, 'toJSON', { value: () => planJson(whole) });
-}
-
-async function planOpen(
-  opened: Opened,
-  options: PlanOptions & WorkOptions,
-  output: string | undefined,
-): Promise<ModelPlan> {
-  const { choices, fit } = await fitted(opened, options, options, output);
-  const plan = await planFor(opened, choices, output);
-  const tensors = plan.tensors.map((tensor) => infoOf(tensor, plan));
-  const entries = entriesFor(opened.format, choices.to);
-  const result = {
-    format: plan.format as ResultFormat,
-    to: choices.to,
-    ...(plan.architecture === undefined ? {} : { architecture: plan.architecture }),
-    tensors,
-    totals: totalsOf(tensors, opened.model.bytes, plan),
-    files: plannedFiles(plan),
-    ...(fit === undefined ? {} : { fit }),
-    notes: plan.notes,
-    ...Object.fromEntries(plan.sidecars.map(({ option, value }) => [entries[option]?.sidecar?.planned, value])),
-  };
-  return withOptions(result, withoutWork(choices) as PlanOptions);
 }
 
 /**

@@ -7,7 +7,7 @@ import { elementsOf } from '../formats/codecs/elements.js';
 import { codecOf, partsOf } from '../formats/codecs/registry.js';
 import { quotedNames } from '../formats/files/bytes.js';
 import { urlFileName } from '../formats/files/open.js';
-import { type FilePlan, type FormatInfo, fileName, type PlannedTensor } from '../formats/format.js';
+import type { FilePlan, FormatInfo, PlannedTensor } from '../formats/format.js';
 import {
   expressionOf,
   isMatch,
@@ -158,12 +158,6 @@ export interface PlannedFile {
   readonly name: string;
   /** Size in bytes. */
   readonly bytes: number;
-}
-
-/** The files of a plan, the main one first. */
-export function plannedFiles({ files, format }: FilePlan): PlannedFile[] {
-  const output = usualOutput(format);
-  return files.map((file) => ({ name: fileName(output, file), bytes: file.size }));
 }
 
 /** The default name of a result. */

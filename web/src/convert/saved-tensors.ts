@@ -301,15 +301,6 @@ class SavedParts {
   }
 }
 
-/** Reads floats. */
-async function readSavedFloats(parts: SavedParts, { kind }: FloatMeaning): Promise<SavedTensor> {
-  const { dtype, shape, data } = await parts.take(
-    '',
-    kind === 'array' ? ['F32', 'F64'] : ['F32', 'F64', 'F16', 'BF16'],
-  );
-  return kind === 'array' ? (data as Float32Array) : ({ dtype, shape, data } as StoredFloats);
-}
-
 /** Puts a quantized tensor together from its parts. */
 async function assemble(
   core: Core,
@@ -376,7 +367,10 @@ async function readSavedTensors(
       const parts = new SavedParts(core, model, stored, name);
       const known = meaning as unknown as Meaning;
       if (known.kind === 'array' || known.kind === 'floats') {
-        tensors.push([name, await readSavedFloats(parts, known)]);
+        const isArray = known.kind === 'array';
+        const types: TensorDType[] = isArray ? ['F32', 'F64'] : ['F32', 'F64', 'F16', 'BF16'];
+        const { dtype, shape, data } = await parts.take('', types);
+        tensors.push([name, isArray ? (data as Float32Array) : ({ dtype, shape, data } as StoredFloats)]);
         continue;
       }
       const q = await assemble(core, parts, known);

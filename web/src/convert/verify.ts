@@ -13,7 +13,7 @@ import { type ReadStretch, readNeighbors } from '../formats/files/neighbors.js';
 import { type Finding, md5Digits, type SourceTensor } from '../formats/format.js';
 import type { FormatSidecars, ModelFormat } from '../formats/registry.js';
 import { elementIndex } from './logical-tensor.js';
-import { type Opened, withModel } from './open.js';
+import { withModel } from './open.js';
 import { modelCalls, sidecarNames } from './options.js';
 import { TensorProgress } from './progress.js';
 import type { ModelInput } from './recognize.js';
@@ -98,76 +98,6 @@ class ChunkReader {
   }
 }
 
-/** Checks an open model. See `verifyModel`. */
-async function verifyOpen(
-  { format, model }: Opened,
-  sidecars: object,
-  options: Pick<WorkOptions, 'onProgress' | 'signal'>,
-): Promise<VerifyReport> {
-  const tensors = await format.tensors(model);
-  const findings: Finding[] = [...(format.verify?.(model, tensors, sidecars) ?? [])];
-  // Find the checks of each stored tensor.
-  const checks = new Map<string, readonly BitCheck[]>();
-  for (const { shape, form, parts } of tensors) {
-    for (const { role, tensor } of parts) {
-      const found = codecOf(form).checks?.(shape, form, role) ?? [];
-      checks.set(
-        tensor.name,
-        found.filter(({ mask }) => mask !== 0),
-      );
-    }
-  }
-  const reader = new ChunkReader(model.files, options.signal);
-  const reported = (index: number) => {
-    const { name, bytes } = model.tensors[index] as SourceTensor;
-    return { phase: 'verify', tensor: name, bytes } as const;
-  };
-  const progress = new TensorProgress(model.tensors.length, reported, options.onProgress);
-  const fileName = (file: number) => (model.files.length > 1 ? { file: model.files[file]?.name ?? '' } : {});
-  for (const [index, tensor] of model.tensors.entries()) {
-    const running = (checks.get(tensor.name) ?? []).map((check): Running => ({ check, count: 0, first: 0 }));
-    let done = 0;
-    const { byteOffset, bytes } = tensor;
-    if (bytes === 0) progress.add(index, 0);
-    for await (const chunk of reader.read(model.files[tensor.file] as ByteSource, byteOffset, byteOffset + bytes)) {
-      for (const one of running) checkUnits(one, chunk, done);
-      done += chunk.length;
-      progress.add(index, chunk.length);
-    }
-    // Report the checks that found wrong units.
-    for (const { check, count, first } of running) {
-      if (count === 0) continue;
-      const { kind, at, stride, one, many, container, isProblem } = check;
-      const index = Math.floor((first - at) / stride);
-      const where = container === undefined ? elementIndex(index, tensor.shape) : `${container} ${index}`;
-      const text = count === 1 ? `1 ${one}, ${where}` : `${count} ${many}, the first at ${where}`;
-      const offset = tensor.rearranged ? {} : { byteOffset: byteOffset + first };
-      const severity = isProblem ? 'problem' : 'note';
-      findings.push({ severity, kind, text, tensor: tensor.name, count, index, ...offset, ...fileName(tensor.file) });
-    }
-  }
-  // Compare the checksums that an index states with those of the files.
-  for (const [i, stated] of (model.checksums ?? []).entries()) {
-    const source = model.files[i];
-    if (stated === undefined || source === undefined) continue;
-    const sum = new Md5();
-    for await (const chunk of reader.read(source, 0, source.size)) sum.update(chunk);
-    const found = sum.hex();
-    if (found === stated.toLowerCase()) continue;
-    const text = `its MD5 is ${found}, and the index says ${stated.slice(0, md5Digits)}`;
-    findings.push({ severity: 'problem', kind: 'checksum', text, file: source.name, found, stated });
-  }
-  for (const file of model.files) await file.verify();
-  return {
-    format: format.name as ModelFormat,
-    bytes: model.bytes,
-    files: model.files.map(({ name }) => name ?? ''),
-    tensors: model.tensors.length,
-    problems: findings.filter(({ severity }) => severity === 'problem'),
-    notes: findings.filter(({ severity }) => severity === 'note'),
-  };
-}
-
 /** Options of `verifyModel`. */
 export interface VerifyModelOptions extends FormatSidecars, Pick<WorkOptions, 'onProgress' | 'signal'> {}
 
@@ -186,5 +116,79 @@ export async function verifyModel(file: ModelInput, options: VerifyModelOptions 
     throw typeError(name, ofType('object of a JSON file'), value);
   }
   options.signal?.throwIfAborted();
-  return withCallbacks(options, (own) => withModel(file, own, (opened) => verifyOpen(opened, own, own)));
+  return withCallbacks(options, (own) =>
+    withModel(file, own, async ({ format, model }) => {
+      const tensors = await format.tensors(model);
+      const findings: Finding[] = [...(format.verify?.(model, tensors, own) ?? [])];
+      // Find the checks of each stored tensor.
+      const checks = new Map<string, readonly BitCheck[]>();
+      for (const { shape, form, parts } of tensors) {
+        for (const { role, tensor } of parts) {
+          const found = codecOf(form).checks?.(shape, form, role) ?? [];
+          checks.set(
+            tensor.name,
+            found.filter(({ mask }) => mask !== 0),
+          );
+        }
+      }
+      const reader = new ChunkReader(model.files, own.signal);
+      const reported = (index: number) => {
+        const { name, bytes } = model.tensors[index] as SourceTensor;
+        return { phase: 'verify', tensor: name, bytes } as const;
+      };
+      const progress = new TensorProgress(model.tensors.length, reported, own.onProgress);
+      const fileName = (file: number) => (model.files.length > 1 ? { file: model.files[file]?.name ?? '' } : {});
+      for (const [index, tensor] of model.tensors.entries()) {
+        const running = (checks.get(tensor.name) ?? []).map((check): Running => ({ check, count: 0, first: 0 }));
+        let done = 0;
+        const { byteOffset, bytes } = tensor;
+        if (bytes === 0) progress.add(index, 0);
+        for await (const chunk of reader.read(model.files[tensor.file] as ByteSource, byteOffset, byteOffset + bytes)) {
+          for (const one of running) checkUnits(one, chunk, done);
+          done += chunk.length;
+          progress.add(index, chunk.length);
+        }
+        // Report the checks that found wrong units.
+        for (const { check, count, first } of running) {
+          if (count === 0) continue;
+          const { kind, at, stride, one, many, container, isProblem } = check;
+          const index = Math.floor((first - at) / stride);
+          const where = container === undefined ? elementIndex(index, tensor.shape) : `${container} ${index}`;
+          const text = count === 1 ? `1 ${one}, ${where}` : `${count} ${many}, the first at ${where}`;
+          const offset = tensor.rearranged ? {} : { byteOffset: byteOffset + first };
+          const severity = isProblem ? 'problem' : 'note';
+          findings.push({
+            severity,
+            kind,
+            text,
+            tensor: tensor.name,
+            count,
+            index,
+            ...offset,
+            ...fileName(tensor.file),
+          });
+        }
+      }
+      // Compare the checksums that an index states with those of the files.
+      for (const [i, stated] of (model.checksums ?? []).entries()) {
+        const source = model.files[i];
+        if (stated === undefined || source === undefined) continue;
+        const sum = new Md5();
+        for await (const chunk of reader.read(source, 0, source.size)) sum.update(chunk);
+        const found = sum.hex();
+        if (found === stated.toLowerCase()) continue;
+        const text = `its MD5 is ${found}, and the index says ${stated.slice(0, md5Digits)}`;
+        findings.push({ severity: 'problem', kind: 'checksum', text, file: source.name, found, stated });
+      }
+      for (const file of model.files) await file.verify();
+      return {
+        format: format.name as ModelFormat,
+        bytes: model.bytes,
+        files: model.files.map(({ name }) => name ?? ''),
+        tensors: model.tensors.length,
+        problems: findings.filter(({ severity }) => severity === 'problem'),
+        notes: findings.filter(({ severity }) => severity === 'note'),
+      };
+    }),
+  );
 }

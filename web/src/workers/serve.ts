@@ -23,17 +23,6 @@ interface Port {
   postMessage(message: WorkerReply, transfer: ArrayBuffer[]): void;
 }
 
-/** Takes a lock and holds it until this worker ends. Returns false if the lock was refused. */
-function holdLock(name: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    const held = () => {
-      resolve(true);
-      return new Promise(() => {});
-    };
-    navigator.locks.request(name, held).catch(() => resolve(false));
-  });
-}
-
 /** Makes this thread a worker of a pool. @param makers make the handler of each kind of jobs, by the names of the kinds */
 export function serve(makers: Readonly<Record<string, (core: Core, send: SendData) => JobHandler>>): void {
   const handlers = new Map<string, JobHandler>();
@@ -49,7 +38,17 @@ export function serve(makers: Readonly<Record<string, (core: Core, send: SendDat
         if (handler !== undefined) handlers.set(kind, handler);
         return handler;
       };
-      const locked = request.lock !== undefined && (await holdLock(request.lock));
+      // Take the lock, and hold it until this worker ends.
+      const { lock } = request;
+      const locked =
+        lock !== undefined &&
+        (await new Promise<boolean>((resolve) => {
+          const hold = () => {
+            resolve(true);
+            return new Promise(() => {});
+          };
+          navigator.locks.request(lock, hold).catch(() => resolve(false));
+        }));
       port.postMessage({ kind: 'ready', locked }, []);
       return;
     }

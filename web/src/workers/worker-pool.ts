@@ -80,16 +80,6 @@ function listen(
   });
 }
 
-/** Calls `stopped` if a worker stays silent for too long. Returns how to end the wait. */
-function expectStart(stopped: (what: string) => void): () => void {
-  let ticks = 0;
-  const timer = setInterval(() => {
-    if (++ticks < startTicks) return;
-    stopped(`said nothing for ${startMilliseconds / 1000} s: its file is not scalepoint-worker.js of this version`);
-  }, startMilliseconds / startTicks);
-  return () => clearInterval(timer);
-}
-
 /** A job for a worker. */
 export interface AskedJob<Answer> {
   /** The kind of the job. */
@@ -171,7 +161,13 @@ export class WorkerPool {
       const worker = checkWorker(create());
       const stopped = (what: string, cause?: unknown) =>
         this.dispose(new ScalepointError('WORKER', `a worker ${what}`, { cause }));
-      const endStart = expectStart(stopped);
+      // Stop a worker that stays silent for too long.
+      let ticks = 0;
+      const timer = setInterval(() => {
+        if (++ticks < startTicks) return;
+        stopped(`said nothing for ${startMilliseconds / 1000} s: its file is not scalepoint-worker.js of this version`);
+      }, startMilliseconds / startTicks);
+      const endStart = () => clearInterval(timer);
       const watch = new AbortController();
       const leave = (reason: unknown) => {
         endStart();
