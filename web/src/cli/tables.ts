@@ -159,7 +159,7 @@ function repairValue({ kind }: Repair['bound'], { cosine, sqnrDb, failure }: Jud
 }
 
 /** Lines about tensors that were raised, and the outputs. */
-export function repairText(repair: Repair | undefined, width: number, paint: Paint): string[] {
+function repairText(repair: Repair | undefined, width: number, paint: Paint): string[] {
   if (repair === undefined) return [];
   const { bound, steps, outputs, runs } = repair;
   // A row for each tensor; the first of a step says what the step brought.

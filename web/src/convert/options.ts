@@ -5,11 +5,20 @@ import { convertersFrom } from '../architectures/registry.js';
 import type { CallOptions } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { didYouMean } from '../core/nearest.js';
-import { type Expected, type Hint, ofType, onlyWith, orList, without } from '../core/option-problem.js';
+import { type Expected, type Hint, ofType, orList } from '../core/option-problem.js';
+import {
+  amended,
+  checkOptionValues,
+  checkTogether,
+  numberOption,
+  type OptionsOf,
+  option,
+  toggle,
+} from '../core/schema.js';
 import type { Format, Target } from '../formats/format.js';
 import type { OptionTable, PlanChoices } from '../formats/options.js';
 import { formatNamed, formats } from '../formats/registry.js';
-import { parseSize, sizeForm } from '../formats/shards.js';
+import { checkFileSize } from '../formats/shards.js';
 import { checkAdapters } from './adapters.js';
 import { checkOptions, workNames } from './work-options.js';
 
@@ -143,27 +152,23 @@ export function checkChoices(from: Format, choices: PlanChoices): Maker {
   return maker;
 }
 
-/** Options of `quantizeModel` that are about no format. */
-export function checkResultOptions(options: {
-  readonly overwrite?: unknown;
-  readonly minSqnrDb?: unknown;
-  readonly minOutput?: unknown;
-  readonly run?: unknown;
-}): void {
-  const { overwrite, minSqnrDb, minOutput, run } = options;
-  if (overwrite !== undefined && typeof overwrite !== 'boolean') {
-    throw typeError('overwrite', ofType('boolean'), overwrite);
-  }
-  if (minSqnrDb !== undefined && (typeof minSqnrDb !== 'number' || Number.isNaN(minSqnrDb))) {
-    throw typeError('minSqnrDb', { kind: 'number' }, minSqnrDb);
-  }
-  if (minOutput !== undefined) {
-    outputBoundOf(minOutput);
-    const size = sizeNames.find((name) => (options as Readonly<Record<string, unknown>>)[name] !== undefined);
-    // A result of a given size has no room for better types.
-    if (size !== undefined) throw rangeError('minOutput', without(size), minOutput);
-  }
-  if (run !== undefined && minOutput === undefined) throw rangeError('run', onlyWith('minOutput'), undefined);
+/** Options of `quantizeModel` that are about no format. A result of a given size has no room for better types. */
+const resultEntries = {
+  overwrite: toggle(),
+  minSqnrDb: numberOption({}),
+  minOutput: amended(option(outputBoundOf), {
+    excludedBy: [{ option: 'targetSize' }, { option: 'targetBitsPerWeight' }],
+  }),
+  run: amended(
+    option(() => {}),
+    { needs: [{ option: 'minOutput' }] },
+  ),
+};
+
+/** @throws TypeError or RangeError naming the option */
+export function checkResultOptions(options: object): void {
+  checkOptionValues(resultEntries, options);
+  checkTogether(resultEntries, options);
 }
 
 /** The format, and perhaps the conversion, that makes a result. */
@@ -196,18 +201,21 @@ export function entriesFor(format: Format, to: unknown): OptionTable['entries'] 
 }
 
 /** Limits of the size of a result. */
-export interface SizeOptions {
+const sizeEntries = {
   /**
    * GGUF, and int4, int8 and q4 of other formats: the largest size of all files of the result together, in bytes or as '3.5GB'. Measures
    * the error of each weight in each type, and chooses the types with the least error in this size. `rules` have priority.
    * @defaultValue the types follow from `to`
    */
-  readonly targetSize?: number | string | undefined;
+  targetSize: option<number | string>(checkFileSize),
   /** Target size as bits for each element of the model's tensors, such as 4.5. @defaultValue the types follow from `to` */
-  readonly targetBitsPerWeight?: number | undefined;
-}
+  targetBitsPerWeight: amended(numberOption({ above: 0, max: 64 }), { excludedBy: [{ option: 'targetSize' }] }),
+};
 
-export const sizeNames: readonly string[] = ['targetSize', 'targetBitsPerWeight'];
+/** Limits of the size of a result. */
+export interface SizeOptions extends OptionsOf<typeof sizeEntries> {}
+
+export const sizeNames: readonly string[] = Object.keys(sizeEntries);
 
 /** True if a size is given. */
 export function hasSizeOption({ targetSize, targetBitsPerWeight }: SizeOptions): boolean {
@@ -215,18 +223,9 @@ export function hasSizeOption({ targetSize, targetBitsPerWeight }: SizeOptions):
 }
 
 /** @throws TypeError or RangeError naming the option */
-export function checkSize({ targetSize: size, targetBitsPerWeight: bits }: SizeOptions): void {
-  if (size !== undefined && bits !== undefined) {
-    throw rangeError('targetBitsPerWeight', without('targetSize'));
-  }
-  if (size !== undefined && parseSize(size) === undefined) {
-    const fails = ['number', 'string'].includes(typeof size) ? rangeError : typeError;
-    throw fails('targetSize', sizeForm, size);
-  }
-  if (bits === undefined) return;
-  const expected: Expected = { kind: 'number', above: 0, max: 64 };
-  if (typeof bits !== 'number') throw typeError('targetBitsPerWeight', expected, bits);
-  if (!(bits > 0 && bits <= 64)) throw rangeError('targetBitsPerWeight', expected, bits);
+export function checkSize(options: SizeOptions): void {
+  checkTogether(sizeEntries, options);
+  checkOptionValues(sizeEntries, options);
 }
 
 /** The least quality of each output. */

@@ -29,7 +29,7 @@ export interface Flag {
 }
 
 /** An option that goes with others, with a value where one is meant. */
-export interface OtherOption {
+interface OtherOption {
   readonly option: string;
   readonly value?: unknown;
 }

@@ -34,6 +34,14 @@ export const sizeForm: Expected = {
   ],
 };
 
+/** Checks a size of files. @throws TypeError or RangeError naming the option */
+export function checkFileSize(value: unknown, name: string): void {
+  if (parseSize(value) !== undefined) return;
+  throw ['number', 'string'].includes(typeof value)
+    ? rangeError(name, sizeForm, value)
+    : typeError(name, sizeForm, value);
+}
+
 /** Options for the files of a result. */
 export const shardEntries = {
   /**
@@ -44,12 +52,7 @@ export const shardEntries = {
    */
   shardSize: amended(
     option<number | string>(
-      (value, name) => {
-        if (parseSize(value) !== undefined) return;
-        throw typeof value === 'number' || typeof value === 'string'
-          ? rangeError(name, sizeForm, value)
-          : typeError(name, sizeForm, value);
-      },
+      checkFileSize,
       { name: 'shard-size', value: 'SIZE', about: 'several files of at most SIZE of tensors each: 5GB, 1.9GiB' },
       { name: 'split-size', value: 'SIZE', about: 'the same, as it is called for GGUF' },
     ),
