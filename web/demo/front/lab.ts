@@ -1,4 +1,4 @@
-import { byId, html, onResize, setText, svg } from '../shared/dom.js';
+import { byId, html, markStop, onResize, showFacts, svg } from '../shared/dom.js';
 import { sizeOf } from '../shared/figures/figure.js';
 import { formatBytes, formatShare } from '../shared/format.js';
 import { writeLink } from './link.js';
@@ -65,10 +65,8 @@ export function startLab(set: (change: Partial<State>) => void, current: () => S
   const show = (state: State) => {
     const { lab, readings } = state;
     const at = charted.indexOf(lab.bits as (typeof charted)[number]);
-    bits.value = String(at);
-    bits.setAttribute('aria-valuetext', `${lab.bits} bits`);
-    for (const [i, stop] of [...byId('lab-stops', HTMLElement).children].entries())
-      stop.classList.toggle('current', i === at);
+    showFacts({ 'lab-bits': { value: String(at), ariaValueText: `${lab.bits} bits` } });
+    markStop(byId('lab-stops', HTMLElement), at);
     for (const radio of form.querySelectorAll<HTMLInputElement>('input[type="radio"]')) {
       radio.checked = radio.value === lab[radio.name as 'granularity' | 'range' | 'codes'];
       if (radio.name === 'codes') radio.disabled = lab.bits !== 4;
@@ -79,16 +77,16 @@ export function startLab(set: (change: Partial<State>) => void, current: () => S
     const reading = readings.get(keyOf({ ...lab, codes: lab.bits === 4 ? lab.codes : 'even' }));
     const plain = readings.get(keyOf(plainStorage(lab.bits)));
     if (state.failed && reading === undefined) {
-      for (const id of ['lab-right', 'lab-bytes']) setText(byId(id, HTMLElement), '–');
-      setText(byId('lab-words', HTMLElement), 'This cannot be computed here: see the message at the top.');
+      const words = 'This cannot be computed here: see the message at the top.';
+      showFacts({ 'lab-right': '–', 'lab-bytes': '–', 'lab-words': words });
     }
     if (reading === undefined || plain === undefined) return;
-    setText(byId('lab-right', HTMLElement), formatShare(reading.right / reading.read.length));
-    setText(byId('lab-bytes', HTMLElement), formatBytes(reading.bytes));
-    setText(
-      byId('lab-words', HTMLElement),
-      verdict(reading.right / reading.read.length, plain.right / plain.read.length),
-    );
+    const right = reading.right / reading.read.length;
+    showFacts({
+      'lab-right': formatShare(right),
+      'lab-bytes': formatBytes(reading.bytes),
+      'lab-words': verdict(right, plain.right / plain.read.length),
+    });
   };
 
   onResize(figure, () => draw(figure, current()));

@@ -1,6 +1,6 @@
 import type { Scalepoint } from 'scalepoint';
 import { copy } from '../shared/copy.js';
-import { byId, html, setText } from '../shared/dom.js';
+import { byId, html, markStop, showFacts } from '../shared/dom.js';
 import { startDroppingElsewhere } from '../shared/drop-elsewhere.js';
 import { startCodes } from '../shared/figures/codes.js';
 import { startGroups } from '../shared/figures/groups.js';
@@ -113,18 +113,17 @@ function startWidth(store: Store<State>) {
     const isSame = bits === before?.bits && readings === before.readings && digits === before.digits;
     if (isSame && shown === before?.shown) return;
     const at = widths.indexOf(bits as (typeof widths)[number]);
-    slider.value = String(at);
-    slider.setAttribute('aria-valuetext', `${bits} bits`);
-    for (const [i, stop] of [...byId('width-stops', HTMLElement).children].entries())
-      stop.classList.toggle('current', i === at);
-    setText(byId('width-bits', HTMLElement), `${bits} bits`);
+    showFacts({ width: { value: String(at), ariaValueText: `${bits} bits` }, 'width-bits': `${bits} bits` });
+    markStop(byId('width-stops', HTMLElement), at);
     const reading = readings.get(keyOf(plainStorage(bits)));
     if (reading === undefined) return;
-    const share = formatShare(reading.right / reading.read.length);
-    setText(byId('width-right', HTMLElement), share);
-    setText(byId('width-bytes', HTMLElement), formatBytes(reading.bytes));
-    setText(byId('hero-point', HTMLElement), pointOf(state));
-    byId('width-right', HTMLElement).classList.toggle('bad', reading.right / reading.read.length < 0.9);
+    const right = reading.right / reading.read.length;
+    const share = formatShare(right);
+    showFacts({
+      'width-right': { textContent: share, '.bad': right < 0.9 },
+      'width-bytes': formatBytes(reading.bytes),
+      'hero-point': pointOf(state),
+    });
     if (bits !== before?.bits) announce(`${bits} bits: ${share} right, ${formatBytes(reading.bytes)}`);
   };
 }

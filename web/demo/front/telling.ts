@@ -1,5 +1,5 @@
 import type { Scalepoint } from 'scalepoint';
-import { byId, html, setText } from '../shared/dom.js';
+import { byId, html, markStop, setText } from '../shared/dom.js';
 import { readLink, writeLink } from './link.js';
 import type { Teller, Telling } from './teller.js';
 
@@ -26,8 +26,7 @@ export function startTelling(core: Promise<Scalepoint | undefined>): void {
   });
   const showStop = () => {
     bits.setAttribute('aria-valuetext', `${current().bits} bits`);
-    for (const [i, stop] of [...byId('teller-stops', HTMLElement).children].entries())
-      stop.classList.toggle('current', i === bits.valueAsNumber);
+    markStop(byId('teller-stops', HTMLElement), bits.valueAsNumber);
   };
   showStop();
 

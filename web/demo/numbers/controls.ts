@@ -1,4 +1,4 @@
-import { byId, type ElementFacts, html, showFacts } from '../shared/dom.js';
+import { byId, type ElementFacts, html, markStop, showFacts } from '../shared/dom.js';
 import { formatCount, formatMany } from '../shared/format.js';
 import { distributions } from '../shared/generate.js';
 import {
@@ -158,9 +158,7 @@ function factsOf(settings: Settings, { shape, parts }: ControlsContext): Readonl
 function show(form: HTMLFormElement, settings: Settings, context: ControlsContext): void {
   const { shape } = context;
   showFacts(factsOf(settings, context));
-  for (const [i, stop] of [...byId('bits-stops', HTMLElement).children].entries()) {
-    stop.classList.toggle('current', settings.codes === 'integers' && bitWidths[i] === settings.bits);
-  }
+  markStop(byId('bits-stops', HTMLElement), settings.codes === 'integers' ? bitWidths.indexOf(settings.bits) : -1);
   // Fill the list of axes. Refilling it with the same ones would close it.
   const axes = byId('axis', HTMLSelectElement);
   const labels = shape.map((length, axis) => `${axis}: ${axisName(shape.length, axis)} ${formatCount(length)} long`);

@@ -1,6 +1,6 @@
 import { callWorker, isEnded } from '../shared/calls.js';
 import { copy } from '../shared/copy.js';
-import { byId, type ElementFacts, onResize, showFacts } from '../shared/dom.js';
+import { byId, type ElementFacts, markStop, onResize, showFacts } from '../shared/dom.js';
 import { startDropping } from '../shared/drop.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { announce } from '../shared/live.js';
@@ -135,16 +135,12 @@ function redraw(): void {
     // Results of the settings before stay until new ones arrive.
     state.lastFigures = state.figures.get(figuresKey(settled())) ?? state.lastFigures;
     showFacts(factsOf(state));
-    const { bits, factor, part, metric } = state.settings;
-    for (const [id, at] of Object.entries({
-      bits: widths.indexOf(bits),
-      factor: factors.indexOf(factor),
-      part: parts.indexOf(part),
-    }))
-      for (const [i, stop] of [...(byId(id, HTMLInputElement).nextElementSibling?.children ?? [])].entries())
-        stop.classList.toggle('current', i === at);
+    for (const id of ['bits', 'factor', 'part']) {
+      const slider = byId(id, HTMLInputElement);
+      markStop(slider.nextElementSibling, slider.valueAsNumber);
+    }
     for (const radio of document.querySelectorAll<HTMLInputElement>('[name="metric"]'))
-      radio.checked = radio.value === metric;
+      radio.checked = radio.value === state.settings.metric;
     render(recallsView(state), byId('recalls', HTMLTableElement));
     drawOnePicture();
   });

@@ -79,3 +79,8 @@ export function showFacts(facts: Readonly<Record<string, ElementFacts>>): void {
     }
   }
 }
+
+/** Marks the stop that a slider stands at; -1 marks none. */
+export function markStop(stops: Element | null, at: number): void {
+  for (const [i, stop] of [...(stops?.children ?? [])].entries()) stop.classList.toggle('current', i === at);
+}
