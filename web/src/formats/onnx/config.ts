@@ -28,7 +28,7 @@ function withTypes(fields: Fields, types: Fields): Fields {
  * Reference: the package @huggingface/transformers 3.0.0 and 3.8.1, src/models.js, getSession. Version 4.3.1 reads types from the model.
  * @returns `content` itself if it has them
  */
-function merge(content: unknown, { kv_cache_dtype: types = {} }: Fields): Record<string, unknown> {
+function mergeCacheTypes(content: unknown, { kv_cache_dtype: types = {} }: Fields): Record<string, unknown> {
   checkConfig(content);
   const own = objectAt(content as Fields, entry);
   let made = withTypes(own, types as Fields);
@@ -48,7 +48,7 @@ export const transformersSidecar: Sidecar = {
   entry: 'kv_cache_dtype',
   isCompleted: true,
   inParentOf: 'onnx',
-  merge,
+  merge: mergeCacheTypes,
   // Entries of other results stay.
   without: () => undefined,
   fits: () => false,

@@ -33,18 +33,11 @@ interface Result {
   readonly codecs: ReadonlySet<string>;
 }
 
-/** Numbers of things by a key, those with most first. */
-function sortedCounts<T>(items: Iterable<T>, key: (item: T) => string): [key: string, count: number][] {
-  return [...grouped(items, key)]
-    .map(([name, some]): [string, number] => [name, some.length])
-    .sort(([, a], [, b]) => b - a);
-}
-
 /** A number of things, in words for one and for several. */
-const numberOf = (count: number, one: string, several: string) => (count === 1 ? `1 ${one}` : `${count} ${several}`);
+const countText = (count: number, one: string, several: string) => (count === 1 ? `1 ${one}` : `${count} ${several}`);
 
 /** The first items of a list, and a sign that there are more. */
-const firstOf = (items: readonly string[], most: number, more = ', …') =>
+const firstItems = (items: readonly string[], most: number, more = ', …') =>
   items.slice(0, most).join(', ') + (items.length > most ? more : '');
 
 const megabytes = (bytes: number) =>
@@ -96,7 +89,7 @@ function littleNote({ model, choices, target, decisions: { decisions, graphs }, 
   const helps = best.saved > saved + 0.05 ? best : undefined;
   const percent = (share: number) => `${Math.round(100 * share)}%`;
   const list = operators.map(({ operator, bytes }) => `${megabytes(bytes)} of ${operator}`);
-  const text = `this target saves ${percent(saved)} of the bytes; as they are: ${firstOf(list, 4)}`;
+  const text = `this target saves ${percent(saved)} of the bytes; as they are: ${firstItems(list, 4)}`;
   const data = { saved, kept: operators, ...(helps && { helps }) };
   return helps === undefined
     ? noteOf('littleConverted', data, text)
@@ -242,7 +235,7 @@ const rows: readonly ((result: Result) => Note | readonly Note[] | false | undef
     const counts = [...halves.floats].sort(([, a], [, b]) => b - a);
     const nodes = counts.reduce((sum, [, n]) => sum + n, 0);
     const list = counts.map(([operator, n]) => `${n} ${operator}`);
-    const text = `${numberOf(nodes, 'node computes', 'nodes compute')} with float32 between casts: ${firstOf(list, 6, ', and others')}`;
+    const text = `${countText(nodes, 'node computes', 'nodes compute')} with float32 between casts: ${firstItems(list, 6, ', and others')}`;
     return noteOf('floatNodes', { nodes, operators: Object.fromEntries(halves.floats) }, text);
   },
 
@@ -258,8 +251,8 @@ const rows: readonly ((result: Result) => Note | readonly Note[] | false | undef
         ? 'float16 does not hold the values or constants of'
         : `activations reach ${Math.round(reached).toLocaleString('en')}, beyond float16:`;
     const list = nodes.map(({ node, operator }) => `${node} (${operator})`);
-    const count = numberOf(nodes.length, 'node, which computes', 'nodes, which compute');
-    const text = `${cause} ${count} with float32: ${firstOf(list, 6)}`;
+    const count = countText(nodes.length, 'node, which computes', 'nodes, which compute');
+    const text = `${cause} ${count} with float32: ${firstItems(list, 6)}`;
     return noteOf('beyondHalf', { nodes, ...(reached !== undefined && { reached }) }, text);
   },
 
@@ -288,8 +281,9 @@ const rows: readonly ((result: Result) => Note | readonly Note[] | false | undef
   ({ decisions: { decisions } }) => {
     const reasons = decisions.flatMap((one) => (one.kind === 'restored' && one.reason ? [one.reason] : []));
     if (reasons.length === 0) return false;
-    const list = sortedCounts(reasons, (reason) => restoredWords[reason.kind](reason as never)).map(([text]) => text);
-    const weights = numberOf(reasons.length, 'weight becomes', 'weights become');
+    const byText = [...grouped(reasons, (reason) => restoredWords[reason.kind](reason as never))];
+    const list = byText.sort(([, a], [, b]) => b.length - a.length).map(([text]) => text);
+    const weights = countText(reasons.length, 'weight becomes', 'weights become');
     const text = `${weights} floats again at every run, as there are no integers for ${list.join(', ')}`;
     return noteOf('restoredAtEveryRun', { weights: reasons.length, reasons }, text);
   },
@@ -304,10 +298,10 @@ const rows: readonly ((result: Result) => Note | readonly Note[] | false | undef
     const where =
       'on x86 processors without VNNI, onnxruntime saturates sums of products with signed weights of 8 bits';
     if (reduceRange === false) {
-      const text = `${where}, which ${numberOf(weights, 'weight has', 'weights have')}: outputs err there`;
+      const text = `${where}, which ${countText(weights, 'weight has', 'weights have')}: outputs err there`;
       return noteOf('saturates', { weights, bits: 8 }, text);
     }
-    const text = `${numberOf(weights, 'signed weight has', 'signed weights have')} 7 bits, because ${where}; `;
+    const text = `${countText(weights, 'signed weight has', 'signed weights have')} 7 bits, because ${where}; `;
     const effect = ` gives ${weights === 1 ? 'it' : 'them'} 8`;
     return noteOf('reducedRange', { weights, bits: 7 }, text, mention('reduceRange', false), effect);
   },
@@ -315,8 +309,8 @@ const rows: readonly ((result: Result) => Note | readonly Note[] | false | undef
   // Products that stay floats, because the samples gave no ranges of their activations.
   ({ decisions: { statics } }) => {
     const weights = statics.filter(isWithoutRange).map(({ product }) => product.weight.source.name);
-    const products = numberOf(weights.length, 'product has', 'products have');
-    const text = `${products} no ranges of activations, which stay floats: ${firstOf(weights, 3)}`;
+    const products = countText(weights.length, 'product has', 'products have');
+    const text = `${products} no ranges of activations, which stay floats: ${firstItems(weights, 3)}`;
     return weights.length > 0 && noteOf('noRanges', { weights }, text);
   },
 
@@ -328,7 +322,7 @@ const rows: readonly ((result: Result) => Note | readonly Note[] | false | undef
     const operators = grouped(wide, ({ weight }) => graphs.readers(weight)[0]?.node.opType ?? '');
     const counts = [...operators].map(([operator, some]): [string, number] => [operator, some.length]);
     const list = counts.toSorted(([, a], [, b]) => b - a).map(([operator, n]) => `${n} of ${operator}`);
-    const has = numberOf(wide.length, 'weight has', 'weights have');
+    const has = countText(wide.length, 'weight has', 'weights have');
     const text = `${has} 8 bits, as 4 lose too much or do not fit: ${list.join(', ')}`;
     return noteOf('eightBits', { weights: wide.length, operators: Object.fromEntries(counts) }, text);
   },

@@ -1,6 +1,13 @@
 /** Reasons to keep weights of ONNX models. */
 import { reasonWords, type SharedReason } from '../reason.js';
 
+/** A reason that names an operator. */
+type OfOperator<Kind extends string> = {
+  readonly kind: Kind;
+  /** Name of the operator, such as `Gather`. */
+  readonly operator: string;
+};
+
 /** A reason of this format. */
 type OwnReason =
   /** It has too few elements. */
@@ -14,35 +21,15 @@ type OwnReason =
   /** It is an output of its graph, and nodes in float16 read a copy. */
   | { readonly kind: 'alsoOutput' }
   /** A node of this operator reads it, which does not take codes. */
-  | {
-      readonly kind: 'readBy';
-      /** Name of the operator, such as `Gather`. */
-      readonly operator: string;
-    }
+  | OfOperator<'readBy'>
   /** A node of this operator reads it, besides nodes that take codes. */
-  | {
-      readonly kind: 'alsoReadBy';
-      /** Name of the operator, such as `Gather`. */
-      readonly operator: string;
-    }
+  | OfOperator<'alsoReadBy'>
   /** Attributes of the reader, or of a node before it, are those of a function. */
-  | {
-      readonly kind: 'openAttributes';
-      /** Name of the operator, such as `Gather`. */
-      readonly operator: string;
-    }
+  | OfOperator<'openAttributes'>
   /** It is the first input of a product. */
-  | {
-      readonly kind: 'firstInput';
-      /** Name of the operator, such as `Gather`. */
-      readonly operator: string;
-    }
+  | OfOperator<'firstInput'>
   /** Its reader is in a function. */
-  | {
-      readonly kind: 'inFunction';
-      /** Name of the operator, such as `Gather`. */
-      readonly operator: string;
-    }
+  | OfOperator<'inFunction'>
   /** Nodes of these operators move its elements before the reader. */
   | {
       readonly kind: 'moved';
@@ -52,11 +39,7 @@ type OwnReason =
       readonly movers: readonly string[];
     }
   /** Its reader multiplies by a number that float16 does not hold. */
-  | {
-      readonly kind: 'factor';
-      /** Name of the operator, such as `Gather`. */
-      readonly operator: string;
-    }
+  | OfOperator<'factor'>
   /** Its readers see elements of these types. */
   | {
       readonly kind: 'readAs';
@@ -76,11 +59,7 @@ type OwnReason =
       readonly most: number;
     }
   /** It holds the scales of codes. */
-  | {
-      readonly kind: 'scales';
-      /** Name of the operator, such as `Gather`. */
-      readonly operator: string;
-    }
+  | OfOperator<'scales'>
   | Obstacle;
 
 /** Obstacles to raising the version of ai.onnx. */

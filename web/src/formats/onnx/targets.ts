@@ -228,9 +228,10 @@ export type TargetInfo = Target & AnyRow & { readonly name: OnnxTarget };
 /** A target of one kind. */
 export type TargetOf<Kind extends AnyRow['kind']> = TargetInfo & { readonly kind: Kind };
 
-/** Names of the options that apply to a row. */
-function optionsOf({ kind, half, ranges, zeroPoints, blockSize }: AnyRow): string[] {
-  return [
+/** The targets, in the order of the help. Options apply to some rows. */
+export const targets: readonly TargetInfo[] = Object.entries(rows).map(([name, row]) => {
+  const { kind, half, ranges, zeroPoints, blockSize }: AnyRow = row;
+  const options = [
     ...(ranges === undefined ? [] : ['range', ...statisticsNames]),
     ...(kind === 'integers' ? ['perTensor', 'reduceRange'] : []),
     ...(kind === 'static' || half === true ? ['ranges'] : []),
@@ -241,12 +242,8 @@ function optionsOf({ kind, half, ranges, zeroPoints, blockSize }: AnyRow): strin
     'nonFinite',
     'externalData',
   ];
-}
-
-/** The targets, in the order of the help. */
-export const targets: readonly TargetInfo[] = Object.entries(rows).map(
-  ([name, row]) => ({ name: name as OnnxTarget, ...row, options: optionsOf(row) }) as TargetInfo,
-);
+  return { name: name as OnnxTarget, ...row, options } as TargetInfo;
+});
 
 /** Their names. */
 export const onnxTargets: readonly OnnxTarget[] = targets.map(({ name }) => name);

@@ -25,27 +25,6 @@ interface Weighed {
   readonly notes: readonly Note[];
 }
 
-/** The number of inputs of a weight, or the reason why statistics do not count. */
-function inputCount(
-  graphs: Graphs,
-  weight: Weight,
-  form: MatMulNBitsForm | DequantizeLinearForm,
-): number | NoInputsReason {
-  const { shape } = weight.source;
-  const readers = graphs.readers(weight);
-  const products = readers.filter((reader) => transposes(reader) !== undefined);
-  const [first] = products;
-  if (first === undefined) return { kind: 'readBy', operator: readers[0]?.node.opType ?? '' };
-  if (shape.length !== 2) return { kind: 'rank', rank: shape.length };
-  const isTransposed = transposes(first) === true;
-  const inputs = shape[isTransposed ? 1 : 0] as number;
-  if (form.codec === 'matmul-nbits') return form.transposed === isTransposed ? inputs : { kind: 'alongInputs' };
-  if (form.sharing === 'tile') return { kind: 'oneScale' };
-  const hasInputsInRows = form.sharing === 'rows' || form.sharing === 'rowBlocks';
-  if (products.some((reader) => transposes(reader) !== hasInputsInRows)) return { kind: 'alongInputs' };
-  return canWeighDequantizeLinear(shape, form) ? inputs : { kind: 'tooLong', inputs };
-}
-
 /** Adds statistics to decisions about weights. @throws ScalepointError `BAD_FILE` if the statistics fit no weight */
 export function weighDecisions(
   graphs: Graphs,
@@ -58,10 +37,26 @@ export function weighDecisions(
   if (statistics.importance === undefined) return { decisions, feedback, withoutInputs, notes: [] };
   const known = new WeightStatistics(statistics, choices);
   let [asked, found] = [0, 0];
+  /** The number of inputs of a weight, or the reason why statistics do not count. */
+  const inputCount = (weight: Weight, form: MatMulNBitsForm | DequantizeLinearForm): number | NoInputsReason => {
+    const { shape } = weight.source;
+    const readers = graphs.readers(weight);
+    const products = readers.filter((reader) => transposes(reader) !== undefined);
+    const [first] = products;
+    if (first === undefined) return { kind: 'readBy', operator: readers[0]?.node.opType ?? '' };
+    if (shape.length !== 2) return { kind: 'rank', rank: shape.length };
+    const isTransposed = transposes(first) === true;
+    const inputs = shape[isTransposed ? 1 : 0] as number;
+    if (form.codec === 'matmul-nbits') return form.transposed === isTransposed ? inputs : { kind: 'alongInputs' };
+    if (form.sharing === 'tile') return { kind: 'oneScale' };
+    const hasInputsInRows = form.sharing === 'rows' || form.sharing === 'rowBlocks';
+    if (products.some((reader) => transposes(reader) !== hasInputsInRows)) return { kind: 'alongInputs' };
+    return canWeighDequantizeLinear(shape, form) ? inputs : { kind: 'tooLong', inputs };
+  };
   /** The form with the importance of the inputs of a weight; the same form without. */
   const weigh = <F extends MatMulNBitsForm | DequantizeLinearForm>(weight: Weight, form: F): F => {
     const { name } = weight.source;
-    const columns = inputCount(graphs, weight, form);
+    const columns = inputCount(weight, form);
     if (typeof columns !== 'number') {
       withoutInputs.push({ name, reason: columns });
       return form;

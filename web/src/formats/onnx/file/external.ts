@@ -8,66 +8,14 @@ import { type ByteSource, type FileInput, quoted, systemMessage } from '../../fi
 import { malformed } from '../../files/protobuf.js';
 import type { OpenFile, OpenInput } from '../../format.js';
 
-/**
- * Checks a location, and returns it as a plain relative path.
- * @throws ScalepointError `BAD_FILE` if it could leave the folder of the model on some system
- */
-export function checkLocation(location: string, at: number, tensor: string): string {
-  const parts = location.replace(/^(\.\/)+/, '').split('/');
-  const isPlain = parts.every((part) => part !== '' && part !== '.' && part !== '..') && !/[\\:\0]/.test(location);
-  if (!isPlain) {
-    malformed(
-      `tensor ${quoted(tensor)}: its data are in ${quoted(location)}, which is not a path below the model`,
-      at,
-      tensor,
-    );
-  }
-  return parts.join('/');
-}
-
 /** A tensor with external data, and the offset of its location in the model. */
-export interface Referrer {
+interface Referrer {
   readonly tensor: string;
   readonly byteOffset: number;
 }
 
-function missing(message: string, referrer: Referrer, cause?: unknown): never {
+function notFound(message: string, referrer: Referrer, cause?: unknown): never {
   throw new ScalepointError('NOT_FOUND', message, { ...referrer, cause });
-}
-
-/**
- * True for a file in the blobs of a repository in the hub's cache, which the folder of a snapshot in the same repository links to:
- * `models--NAME/snapshots/COMMIT/PATH` and `models--NAME/blobs/DIGEST`.
- * Reference: github.com/huggingface/huggingface_hub at 12bb876b, docs/source/en/guides/manage-cache.md.
- */
-function isInHubCache(real: string, expected: string): boolean {
-  const [, repository, sign] =
-    /^(.*[\\/](?:models|datasets|spaces)--[^\\/]+([\\/]))snapshots[\\/][^\\/]+[\\/]/s.exec(expected) ?? [];
-  const blobs = `${repository}blobs${sign}`;
-  return repository !== undefined && real.startsWith(blobs) && /^[^\\/]+$/.test(real.slice(blobs.length));
-}
-
-/** Opens a file in the folder of a path. Fails if links lead elsewhere, other than within the hub's cache. */
-async function besidePath(
-  input: string,
-  location: string,
-  open: OpenInput,
-  referrer: Referrer,
-): Promise<ByteSource | undefined> {
-  const [paths, fs] = [nodeModule('node:path'), nodeModule('node:fs/promises')];
-  if (paths === undefined || fs === undefined) return undefined;
-  const folder = paths.dirname(input);
-  let [real, expected] = ['', ''];
-  try {
-    expected = paths.join(await fs.realpath(folder), location);
-    real = await fs.realpath(paths.join(folder, location));
-  } catch (cause) {
-    missing(`the model's tensors are in ${quoted(location)}: ${systemMessage(cause)}`, referrer, cause);
-  }
-  if (real !== expected && !isInHubCache(real, expected)) {
-    malformed(`${quoted(location)} beside the model is a link to another place`, referrer.byteOffset, referrer.tensor);
-  }
-  return open(real);
 }
 
 /** Opens files by their names in a model, each once. */
@@ -84,15 +32,27 @@ export class ExternalFiles {
     this.#given = given.map(({ source }) => source);
   }
 
-  /** Finds a file. @throws ScalepointError `NOT_FOUND`, `IO`; TypeError if two given files have the name */
+  /**
+   * Finds a file.
+   * @throws ScalepointError `BAD_FILE` if the location could leave the folder of the model on some system; `NOT_FOUND`, `IO`; TypeError if two
+   * given files have the name
+   */
   async find(location: string, referrer: Referrer): Promise<ByteSource> {
-    const known = this.#open.get(location);
+    const { tensor, byteOffset } = referrer;
+    const parts = location.replace(/^(\.\/)+/, '').split('/');
+    const isPlain = parts.every((part) => part !== '' && part !== '.' && part !== '..') && !/[\\:\0]/.test(location);
+    if (!isPlain) {
+      const where = `its data are in ${quoted(location)}, which is not a path below the model`;
+      malformed(`tensor ${quoted(tensor)}: ${where}`, byteOffset, tensor);
+    }
+    const path = parts.join('/');
+    const known = this.#open.get(path);
     if (known !== undefined) return known;
-    const source = await this.#openFile(location, referrer).catch((error: unknown) => {
+    const source = await this.#openFile(path, referrer).catch((error: unknown) => {
       if (!(error instanceof ScalepointError) || error.byteOffset !== undefined) throw error;
       throw new ScalepointError(error.code, error.message, { ...referrer, cause: error });
     });
-    this.#open.set(location, source);
+    this.#open.set(path, source);
     return source;
   }
 
@@ -101,17 +61,41 @@ export class ExternalFiles {
     if (other !== undefined) throw typeError('file', { kind: 'distinct' }, location);
     if (given !== undefined) return given;
     if (this.#given.length > 0) {
-      missing(`the model's tensors are in ${quoted(location)}, which is not among the files given`, referrer);
+      notFound(`the model's tensors are in ${quoted(location)}, which is not among the files given`, referrer);
     }
-    if (this.#input instanceof URL && this.#input.protocol !== 'file:') {
-      const path = location.split('/').map(encodeURIComponent).join('/');
-      return this.#openInput(new URL(path, this.#input));
+    const model = this.#input;
+    if (model instanceof URL && model.protocol !== 'file:') {
+      return this.#openInput(new URL(location.split('/').map(encodeURIComponent).join('/'), model));
     }
-    const input = this.#input instanceof URL ? nodeModule('node:url')?.fileURLToPath(this.#input) : this.#input;
-    const found = typeof input === 'string' ? await besidePath(input, location, this.#openInput, referrer) : undefined;
-    return (
-      found ?? missing(`pass a list of the model and ${quoted(location)}, which holds data of its tensors`, referrer)
-    );
+    const input = model instanceof URL ? nodeModule('node:url')?.fileURLToPath(model) : model;
+    const [paths, fs] = [nodeModule('node:path'), nodeModule('node:fs/promises')];
+    if (typeof input !== 'string' || paths === undefined || fs === undefined) {
+      return notFound(`pass a list of the model and ${quoted(location)}, which holds data of its tensors`, referrer);
+    }
+    // Open the file in the folder of the model.
+    const folder = paths.dirname(input);
+    let [real, expected] = ['', ''];
+    try {
+      expected = paths.join(await fs.realpath(folder), location);
+      real = await fs.realpath(paths.join(folder, location));
+    } catch (cause) {
+      notFound(`the model's tensors are in ${quoted(location)}: ${systemMessage(cause)}`, referrer, cause);
+    }
+    // Refuse links that lead elsewhere, other than within the hub's cache. There, the folder of a snapshot links to the blobs of a repository:
+    // `models--NAME/snapshots/COMMIT/PATH` and `models--NAME/blobs/DIGEST`.
+    // Reference: github.com/huggingface/huggingface_hub at 12bb876b, docs/source/en/guides/manage-cache.md.
+    const [, repository, sign] =
+      /^(.*[\\/](?:models|datasets|spaces)--[^\\/]+([\\/]))snapshots[\\/][^\\/]+[\\/]/s.exec(expected) ?? [];
+    const blobs = `${repository}blobs${sign}`;
+    const isBlob = repository !== undefined && real.startsWith(blobs) && /^[^\\/]+$/.test(real.slice(blobs.length));
+    if (real !== expected && !isBlob) {
+      malformed(
+        `${quoted(location)} beside the model is a link to another place`,
+        referrer.byteOffset,
+        referrer.tensor,
+      );
+    }
+    return this.#openInput(real);
   }
 
   /** Total size of the opened files. */

@@ -2,8 +2,8 @@
 import { type ByteSource, quoted } from '../../files/bytes.js';
 import { malformed, readSkeleton, type Skeleton } from '../../files/protobuf.js';
 import type { OpenFile, OpenInput, OpenModel, SourceTensor } from '../../format.js';
-import { assembled, plainPlace } from './data.js';
-import { checkLocation, ExternalFiles } from './external.js';
+import { assembledElements, plainPlace } from './data.js';
+import { ExternalFiles } from './external.js';
 import {
   modelSchema,
   type OnnxFunction,
@@ -11,7 +11,7 @@ import {
   type OnnxNode,
   type OnnxProto,
   type OnnxTensor,
-  readModel,
+  readOnnx,
 } from './proto.js';
 
 /** A tensor of a graph. */
@@ -56,7 +56,7 @@ interface Call {
 }
 
 /** Checks that functions do not call each other in cycles. Iterative, because chains of calls may be deeper than JavaScript's stack. */
-function checkFunctions(functions: readonly OnnxFunction[]): void {
+function checkCalls(functions: readonly OnnxFunction[]): void {
   const keyOf = (domain: string, name: string) => JSON.stringify([domain, name]);
   const byKey = new Map(functions.map((f) => [keyOf(f.domain, f.name), f]));
   const callsIn = (graph: OnnxGraph): Call[] =>
@@ -85,90 +85,6 @@ function checkFunctions(functions: readonly OnnxFunction[]): void {
   }
 }
 
-/** Finds tensors and their data. */
-class Opener {
-  readonly #source: ByteSource;
-  readonly #external: ExternalFiles;
-  readonly files: ByteSource[];
-  readonly weights: Weight[] = [];
-  readonly #names = new Set<string>();
-
-  constructor(source: ByteSource, external: ExternalFiles) {
-    this.#source = source;
-    this.#external = external;
-    this.files = [source];
-  }
-
-  /** The tensors of a graph and of all graphs inside of it. */
-  async addGraph(graph: OnnxGraph, path: string): Promise<void> {
-    const seen = new Set<string>();
-    for (const tensor of graph.initializers) {
-      const { name, begin } = tensor;
-      if (seen.has(name)) malformed(`there are two tensors ${quoted(name)} in a graph`, begin, name);
-      seen.add(name);
-      await this.#add(tensor, graph, path, name, undefined);
-    }
-    for (const [i, node] of graph.nodes.entries()) {
-      const constant = constantOf(node);
-      const [output = ''] = node.outputs;
-      if (constant !== undefined && constant.shape.length > 0 && constantTypes.includes(constant.element?.name ?? '')) {
-        await this.#add(constant, graph, path, output, node);
-      }
-      const label = node.name || output || `${node.opType} ${i}`;
-      for (const { name, graphs } of node.attributes.values()) {
-        for (const [j, inner] of graphs.entries()) {
-          await this.addGraph(inner, `${path}${label}/${name}${graphs.length > 1 ? `.${j}` : ''}/`);
-        }
-      }
-    }
-  }
-
-  /** Adds a tensor under a unique name. */
-  async #add(
-    tensor: OnnxTensor,
-    graph: OnnxGraph,
-    path: string,
-    value: string,
-    node: OnnxNode | undefined,
-  ): Promise<void> {
-    const { element, shape, bytes } = tensor;
-    if (element === undefined) return;
-    let name = path + value;
-    for (let i = 2; this.#names.has(name); i++) name = `${path}${value} #${i}`;
-    this.#names.add(name);
-    const place = await this.#place(tensor, value);
-    const source: SourceTensor = { name, dtype: element.name, shape, bytes, ...place };
-    this.weights.push({ source, tensor, graph, value, node });
-  }
-
-  async #place(tensor: OnnxTensor, name: string): Promise<Pick<SourceTensor, 'byteOffset' | 'file' | 'rearranged'>> {
-    const { data, bytes, begin } = tensor;
-    if (data.kind === 'none') return { byteOffset: begin, file: 0 };
-    const plain = plainPlace(data);
-    if (plain !== undefined) return { byteOffset: plain, file: 0 };
-    if (data.kind !== 'external') {
-      this.files.push(assembled(this.#source, tensor));
-      return { byteOffset: 0, file: this.files.length - 1, rearranged: true };
-    }
-    const { location, offset, length } = data;
-    const source = await this.#external.find(checkLocation(location, begin, name), { tensor: name, byteOffset: begin });
-    if (length !== undefined && length !== bytes) {
-      malformed(
-        `tensor ${quoted(name)}: it has ${length} bytes in ${quoted(location)}, but its shape takes ${bytes}`,
-        begin,
-        name,
-      );
-    }
-    if (offset + bytes > source.size) {
-      const message = `its bytes ${offset} to ${offset + bytes} lie outside of ${quoted(location)}, which has ${source.size}`;
-      malformed(`tensor ${quoted(name)}: ${message}`, begin, name);
-    }
-    let file = this.files.indexOf(source);
-    if (file < 0) file = this.files.push(source) - 1;
-    return { byteOffset: offset, file };
-  }
-}
-
 /**
  * Opens a model.
  * @param others files with data of its tensors
@@ -177,19 +93,80 @@ class Opener {
 export async function openOnnx(file: OpenFile, others: readonly OpenFile[], open: OpenInput): Promise<OnnxModel> {
   const { source } = file;
   const skeleton = await readSkeleton(source, modelSchema);
-  const proto = readModel(skeleton, source.size);
-  checkFunctions(proto.functions);
+  const proto = readOnnx(skeleton, source.size);
+  checkCalls(proto.functions);
   const external = new ExternalFiles(file, others, open);
-  const opener = new Opener(source, external);
+  const files: ByteSource[] = [source];
+  const weights: Weight[] = [];
+  const names = new Set<string>();
+
+  /** Finds the data of a tensor. */
+  const placeOf = async (
+    tensor: OnnxTensor,
+    name: string,
+  ): Promise<Pick<SourceTensor, 'byteOffset' | 'file' | 'rearranged'>> => {
+    const { data, bytes, begin } = tensor;
+    if (data.kind === 'none') return { byteOffset: begin, file: 0 };
+    const plain = plainPlace(data);
+    if (plain !== undefined) return { byteOffset: plain, file: 0 };
+    if (data.kind !== 'external') {
+      return { byteOffset: 0, file: files.push(assembledElements(source, tensor)) - 1, rearranged: true };
+    }
+    const { location, offset, length } = data;
+    const found = await external.find(location, { tensor: name, byteOffset: begin });
+    const bad = (message: string) => malformed(`tensor ${quoted(name)}: ${message}`, begin, name);
+    if (length !== undefined && length !== bytes) {
+      bad(`it has ${length} bytes in ${quoted(location)}, but its shape takes ${bytes}`);
+    }
+    if (offset + bytes > found.size) {
+      bad(`its bytes ${offset} to ${offset + bytes} lie outside of ${quoted(location)}, which has ${found.size}`);
+    }
+    const known = files.indexOf(found);
+    return { byteOffset: offset, file: known < 0 ? files.push(found) - 1 : known };
+  };
+
+  /** Adds a tensor under a unique name. */
+  const add = async (tensor: OnnxTensor, graph: OnnxGraph, path: string, value: string, node?: OnnxNode) => {
+    const { element, shape, bytes } = tensor;
+    if (element === undefined) return;
+    let name = path + value;
+    for (let i = 2; names.has(name); i++) name = `${path}${value} #${i}`;
+    names.add(name);
+    const place = await placeOf(tensor, value);
+    weights.push({ source: { name, dtype: element.name, shape, bytes, ...place }, tensor, graph, value, node });
+  };
+
+  /** Adds the tensors of a graph and of all graphs inside of it. */
+  const addGraph = async (graph: OnnxGraph, path: string): Promise<void> => {
+    const seen = new Set<string>();
+    for (const tensor of graph.initializers) {
+      const { name, begin } = tensor;
+      if (seen.has(name)) malformed(`there are two tensors ${quoted(name)} in a graph`, begin, name);
+      seen.add(name);
+      await add(tensor, graph, path, name);
+    }
+    for (const [i, node] of graph.nodes.entries()) {
+      const constant = constantOf(node);
+      const [output = ''] = node.outputs;
+      const isWeight = constant?.shape.length && constantTypes.includes(constant.element?.name ?? '');
+      if (constant !== undefined && isWeight) await add(constant, graph, path, output, node);
+      const label = node.name || output || `${node.opType} ${i}`;
+      for (const { name, graphs } of node.attributes.values()) {
+        for (const [j, inner] of graphs.entries()) {
+          await addGraph(inner, `${path}${label}/${name}${graphs.length > 1 ? `.${j}` : ''}/`);
+        }
+      }
+    }
+  };
+
   try {
-    await opener.addGraph(proto.graph, '');
-    for (const { name, body } of proto.functions) await opener.addGraph(body, `${name}/`);
+    await addGraph(proto.graph, '');
+    for (const { name, body } of proto.functions) await addGraph(body, `${name}/`);
   } catch (error) {
     await external.close();
     throw error;
   }
-  const { files } = opener;
-  const weights = opener.weights.sort((a, b) => a.tensor.begin - b.tensor.begin);
+  weights.sort((a, b) => a.tensor.begin - b.tensor.begin);
   const opsets = [...proto.opsets].map(([domain, version]) => `${domain || 'ai.onnx'} ${version}`);
   const metadata = Object.assign(Object.create(null), {
     irVersion: proto.irVersion,

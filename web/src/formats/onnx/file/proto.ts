@@ -15,14 +15,12 @@ import {
   integer,
   integers,
   type LoadedRange,
-  type Message,
   MessageReader,
   type MessageSchema,
   malformed,
   many,
   one,
   place,
-  type ReadField,
   readVarint,
   type Skeleton,
   text,
@@ -220,7 +218,7 @@ export interface OnnxProto {
 const inner = <T>(message: () => MessageSchema, field: FieldSchema<T>): FieldSchema<T> => ({ ...field, message });
 
 /** A field with elements of a tensor. */
-const elements = (number: number): FieldSchema<Field[]> => ({ ...many(number, '', anyPlace), isData: true });
+const elementData = (number: number): FieldSchema<Field[]> => ({ ...many(number, '', anyPlace), isData: true });
 
 /** The schema of graphs, which contain themselves in attributes of their nodes. */
 function graphMessage(): MessageSchema {
@@ -231,14 +229,14 @@ const entrySchema = { key: one(1, 'a key', text, ''), value: one(2, 'a value', t
 const tensorSchema = {
   dims: integers(1, 'a dimension'),
   type: one(2, 'the type of a tensor', integer, 0),
-  floats: elements(floats),
-  int32s: elements(int32s),
-  strings: elements(6),
-  int64s: elements(int64s),
+  floats: elementData(floats),
+  int32s: elementData(int32s),
+  strings: elementData(6),
+  int64s: elementData(int64s),
   name: one(8, 'the name of a tensor', text, ''),
   raw: { ...one<Field | undefined>(9, 'raw_data', place, undefined), isData: true },
-  doubles: elements(doubles),
-  uint64s: elements(uint64s),
+  doubles: elementData(doubles),
+  uint64s: elementData(uint64s),
   external: inner(
     () => entrySchema,
     many(13, 'external_data', (reader, field, what) => {
@@ -250,7 +248,7 @@ const tensorSchema = {
 const sparseSchema = {
   values: inner(
     () => tensorSchema,
-    one(1, 'a tensor', (...read) => readTensor(...read).name, ''),
+    one(1, 'a tensor', (...read) => readOnnxTensor(...read).name, ''),
   ),
   indices: unread(2, () => tensorSchema),
 };
@@ -268,9 +266,9 @@ const attributeSchema = {
     },
     undefined,
   ),
-  t: inner(() => tensorSchema, many(5, 'a tensor', readTensor)),
+  t: inner(() => tensorSchema, many(5, 'a tensor', readOnnxTensor)),
   g: inner(graphMessage, many(6, 'a graph', readGraph)),
-  floats: elements(7),
+  floats: elementData(7),
   ints: {
     ...integers(8, 'an attribute'),
     isData: true,
@@ -319,19 +317,22 @@ const tensorTypeSchema = {
     ),
   ),
 };
-const readTensorType: ReadField<Message<typeof tensorTypeSchema> | undefined> = (reader, field, what) =>
-  reader.inside(tensorTypeSchema, field, what);
-const typeSchema = { tensor: inner(() => tensorTypeSchema, one(1, 'a type', readTensorType, undefined)) };
+const typeSchema = {
+  tensor: inner(
+    () => tensorTypeSchema,
+    many(1, 'a type', (reader, field, what) => reader.inside(tensorTypeSchema, field, what)),
+  ),
+};
 const valueSchema = {
   name: one(1, 'the name of a value', text, ''),
   type: inner(
     () => typeSchema,
-    one(2, 'a type', (reader, field, what) => reader.inside(typeSchema, field, what).tensor, undefined),
+    many(2, 'a type', (reader, field, what) => reader.inside(typeSchema, field, what).tensor),
   ),
 };
 const graphSchema = {
   node: inner(() => nodeSchema, many(1, 'a node', readNode)),
-  initializer: inner(() => tensorSchema, many(5, 'a tensor', readTensor)),
+  initializer: inner(() => tensorSchema, many(5, 'a tensor', readOnnxTensor)),
   input: inner(() => valueSchema, many(11, 'a value', readValue)),
   output: inner(() => valueSchema, many(12, 'a value', readValue)),
   valueInfo: inner(() => valueSchema, many(13, 'a value', readValue)),
@@ -341,7 +342,15 @@ const graphSchema = {
   ),
 };
 const opsetSchema = { domain: one(1, 'a domain', text, ''), version: one(2, 'an opset version', integer, 0) };
-const opsetImport = (number: number) => inner(() => opsetSchema, many(number, 'opset_import', readOpset));
+const opsetImport = (number: number) =>
+  inner(
+    () => opsetSchema,
+    many(number, 'opset_import', (reader, field, what): readonly [domain: string, version: number] => {
+      const { domain, version } = reader.inside(opsetSchema, field, what);
+      if (version < 0) malformed(`the opset of ${quoted(domain)} has the version ${version}`, field.start);
+      return [domain === 'ai.onnx' ? '' : domain, version];
+    }),
+  );
 const functionSchema = {
   name: one(1, 'the name of a function', text, ''),
   input: many(4, 'the input of a function', readName),
@@ -389,7 +398,7 @@ function checkElementType(type: number, what: string, byteOffset: number, tensor
   throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor, byteOffset });
 }
 
-function readTensor(reader: MessageReader, field: Field, what: string): OnnxTensor {
+function readOnnxTensor(reader: MessageReader, field: Field, what: string): OnnxTensor {
   const { start, begin, end } = field;
   const { dims, type, name, raw, location, external, ...fields } = reader.inside(tensorSchema, field, what);
   const bad = (message: string, at = begin): never => malformed(`tensor ${quoted(name)}: ${message}`, at, name);
@@ -500,7 +509,8 @@ function readNode(reader: MessageReader, field: Field, what: string): OnnxNode {
 
 function readValue(reader: MessageReader, field: Field, what: string): OnnxValue {
   const { start, end } = field;
-  const { name, type: tensor } = reader.inside(valueSchema, field, what);
+  const { name, type: types } = reader.inside(valueSchema, field, what);
+  const tensor = types.flat().at(-1);
   const { type, at } = tensor?.element ?? { type: 0, at: 0 };
   if (type !== 0) checkElementType(type, `value ${quoted(name)}: its element type`, at, name);
   return { start, end, name, type, shape: tensor?.shape };
@@ -529,12 +539,6 @@ function graphIn(reader: MessageReader, messages: readonly Field[]): OnnxGraph {
   };
 }
 
-function readOpset(reader: MessageReader, field: Field, what: string): readonly [domain: string, version: number] {
-  const { domain, version } = reader.inside(opsetSchema, field, what);
-  if (version < 0) malformed(`the opset of ${quoted(domain)} has the version ${version}`, field.start);
-  return [domain === 'ai.onnx' ? '' : domain, version];
-}
-
 function readFunction(reader: MessageReader, field: Field, what: string): OnnxFunction {
   const { name, domain, opsetImport, input, output, node } = reader.inside(functionSchema, field, what);
   const nothing = { initializers: [], sparse: [], values: [] };
@@ -543,7 +547,7 @@ function readFunction(reader: MessageReader, field: Field, what: string): OnnxFu
 }
 
 /** Reads a model from the skeleton of a file. @throws ScalepointError `BAD_FILE`, `UNSUPPORTED_DTYPE` */
-export function readModel(skeleton: Skeleton, size: number): OnnxProto {
+export function readOnnx(skeleton: Skeleton, size: number): OnnxProto {
   const reader = new MessageReader(skeleton);
   const found = reader.read(modelSchema, { begin: 0, end: size });
   const { irVersion, producer, graph, opsetImport, functions, trainingInfo } = found;

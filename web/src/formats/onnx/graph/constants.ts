@@ -77,17 +77,6 @@ export class Constants {
   }
 }
 
-/** Reads the magnitudes of a large tensor piece by piece. */
-async function magnitudesIn(file: ByteSource, { byteOffset, bytes, dtype }: Weight['source']): Promise<Magnitudes> {
-  let [low, high] = [Infinity, -Infinity];
-  for (let at = 0; at < bytes; at += mostRead) {
-    const piece = await file.read(byteOffset + at, byteOffset + Math.min(bytes, at + mostRead));
-    const found = magnitudesOf(piece, dtype);
-    [low, high] = [Math.min(low, found.low), Math.max(high, found.high)];
-  }
-  return { low, high, most: Math.max(-low, high), values: undefined };
-}
-
 /**
  * Reads the magnitudes of float32 and float64 weights.
  * @param readsLarge true to read weights of more than 1 MiB as well, unless their file is far away
@@ -97,8 +86,17 @@ export async function readConstants(model: OnnxModel, readsLarge: boolean): Prom
   const found = new Map<Weight, Magnitudes>();
   const floats = weights.filter(({ source: { dtype, bytes } }) => (dtype === 'F32' || dtype === 'F64') && bytes > 0);
   for (const weight of readsLarge ? floats : []) {
-    const file = files[weight.source.file ?? 0] as ByteSource;
-    if (weight.source.bytes > mostBytes && !file.isFar) found.set(weight, await magnitudesIn(file, weight.source));
+    const { file = 0, byteOffset, bytes, dtype } = weight.source;
+    const source = files[file] as ByteSource;
+    if (bytes <= mostBytes || source.isFar) continue;
+    // Read a large tensor piece by piece.
+    let [low, high] = [Infinity, -Infinity];
+    for (let at = 0; at < bytes; at += mostRead) {
+      const piece = await source.read(byteOffset + at, byteOffset + Math.min(bytes, at + mostRead));
+      const part = magnitudesOf(piece, dtype);
+      [low, high] = [Math.min(low, part.low), Math.max(high, part.high)];
+    }
+    found.set(weight, { low, high, most: Math.max(-low, high), values: undefined });
   }
   const wanted = floats
     .filter(({ source }) => source.bytes <= mostBytes)

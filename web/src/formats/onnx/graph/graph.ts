@@ -93,18 +93,18 @@ export function isMover({ opType, domain }: OnnxNode): boolean {
   return domain === '' && movers.includes(opType);
 }
 
-/** Names that a graph reads, in its subgraphs as well. */
-function namesRead({ nodes, outputs }: OnnxGraph): string[] {
-  return [...nodes.flatMap(namesReadBy), ...outputs.map(({ name }) => name)];
-}
-
+/** Names that a node reads, in its subgraphs as well. */
 function namesReadBy({ inputs, attributes }: OnnxNode): readonly string[] {
-  const inner = [...attributes.values()].flatMap(({ graphs }) => graphs.flatMap(namesRead));
-  return inner.length === 0 ? inputs : [...inputs, ...inner];
+  const graphs = [...attributes.values()].flatMap((attribute) => attribute.graphs);
+  if (graphs.length === 0) return inputs;
+  return [
+    ...inputs,
+    ...graphs.flatMap(({ nodes, outputs }) => [...nodes.flatMap(namesReadBy), ...outputs.map(({ name }) => name)]),
+  ];
 }
 
 /** Nodes of a graph, each behind those that give its inputs. Some files have them in another order, which runtimes accept. */
-function inOrder({ nodes }: OnnxGraph): readonly OnnxNode[] {
+function nodesInOrder({ nodes }: OnnxGraph): readonly OnnxNode[] {
   const makers = new Map<string, number>();
   for (const [i, { outputs }] of nodes.entries()) {
     for (const name of outputs) if (name !== '' && !makers.has(name)) makers.set(name, i);
@@ -191,7 +191,7 @@ export class Graphs {
     }
     for (const { name } of [...graph.inputs, ...graph.initializers]) add(name);
     for (const name of graph.sparse) add(name);
-    for (const node of inOrder(graph)) {
+    for (const node of nodesInOrder(graph)) {
       this.nodes.push({ node, graph });
       (this.nodeNames as Set<string>).add(node.name);
       for (const name of node.outputs) add(name, node);

@@ -31,7 +31,7 @@ interface FoundCodes extends StoredCodes {
 const mostTableSteps = 16;
 
 /** True if a tensor has as many elements as the product of `sizes`. */
-function hasSize({ source }: Weight, sizes: readonly number[]): boolean {
+function hasElements({ source }: Weight, sizes: readonly number[]): boolean {
   return elementCount(source.shape) === sizes.reduce((product, n) => product * n, 1);
 }
 
@@ -52,13 +52,13 @@ function linearCodes(
   if (scale === undefined || bits === undefined || (type !== 'F32' && type !== 'F16')) return undefined;
   // Compare the scales and zero points with one for all, each index of the axis, or each block.
   const axis = wanted.axis < 0 ? wanted.axis + shape.length : wanted.axis;
-  const isOne = hasSize(scale, [1]);
+  const isOne = hasElements(scale, [1]);
   const size = shape[axis];
   const { blockSize, leading, symmetric } = wanted;
   const sets = leading ? shape.slice(0, axis + 1) : [size ?? 0];
   const blocks = shape.map((n, i) => (i === axis ? Math.ceil(n / (blockSize ?? n)) : n));
-  if (!isOne && (size === undefined || !hasSize(scale, blockSize === undefined ? sets : blocks))) return undefined;
-  if (zeroPoint && (zeroPoint.source.dtype !== dtype || !hasSize(zeroPoint, scale.source.shape))) return undefined;
+  if (!isOne && (size === undefined || !hasElements(scale, blockSize === undefined ? sets : blocks))) return undefined;
+  if (zeroPoint && (zeroPoint.source.dtype !== dtype || !hasElements(zeroPoint, scale.source.shape))) return undefined;
   const options = { bits: Number(bits) as 2 | 4 | 8, signed: sign === 'I', symmetric };
   const form = isOne ? linearForm(shape, undefined, options) : linearForm(shape, axis, { ...options, blockSize });
   const sharing = leading && !isOne ? ({ sharing: 'rows', leading: true } as const) : {};
@@ -82,8 +82,8 @@ function blockCodes(
   const isFloat = takesFloats && zeroPoint?.source.dtype === type && bits !== 8;
   const isKnown = isFloat || zeroPoint === undefined || zeroPoint.source.dtype === 'U8';
   const zeros = isFloat ? blocks : Math.ceil((blocks * bits) / 8);
-  if (!hasSize(scale, [...leading, blocks]) || !isKnown) return undefined;
-  if (zeroPoint !== undefined && !hasSize(zeroPoint, [...leading, zeros])) return undefined;
+  if (!hasElements(scale, [...leading, blocks]) || !isKnown) return undefined;
+  if (zeroPoint !== undefined && !hasElements(zeroPoint, [...leading, zeros])) return undefined;
   const form: MatMulNBitsForm = {
     codec: 'matmul-nbits',
     bits,
@@ -166,7 +166,7 @@ function codesReadBy(
   if (second === undefined || third === undefined || !(k > 0 && n > 0 && blockSize >= 16)) return [];
   if (opType === 'MatMulBnb4') {
     const isPlain = intOf(node, 'quant_type', 1) === 1 && k % blockSize === 0 && third.source.dtype === 'F32';
-    if (!isPlain || !hasSize(second, [k * n * 0.5]) || !hasSize(third, [(k * n) / blockSize])) return [];
+    if (!isPlain || !hasElements(second, [k * n * 0.5]) || !hasElements(third, [(k * n) / blockSize])) return [];
     const form: MatMulBnb4Form = { codec: 'matmul-bnb4', blockSize, transposed: false };
     const turned = { shape: [n, k], form: { ...form, transposed: true } };
     const stored = { name: nameWithout(second, '_Bnb4'), data: second, scale: third, zeroPoint: undefined };
@@ -175,7 +175,7 @@ function codesReadBy(
   if (opType !== 'MatMulNBits') return [];
   const bits = intOf(node, 'bits', 4);
   const stored = { name: nameWithout(second, `_Q${bits}`), data: second, scale: third, zeroPoint: fourth };
-  const isWhole = hasSize(second, [n, Math.ceil(k / blockSize), (blockSize * bits) / 8]);
+  const isWhole = hasElements(second, [n, Math.ceil(k / blockSize), (blockSize * bits) / 8]);
   const turned = isWhole ? blockCodes(stored, [n, k], { bits, blockSize, takesFloats: true }) : undefined;
   if (turned === undefined) return [];
   return [

@@ -122,8 +122,8 @@ const changes: readonly (readonly [version: number, Readonly<Record<string, Chan
   [21, each(['GroupNormalization'], impossible)],
 ];
 
-/** The ir_version that belongs to a version of ai.onnx. */
-const irVersions: readonly [opset: number, ir: number][] = [
+/** The ir_version that belongs to a version of ai.onnx, and to those up to the one before. It is 3 for the first. */
+export const irVersions: readonly [opset: number, ir: number][] = [
   [25, 13],
   [24, 12],
   [23, 11],
@@ -134,11 +134,6 @@ const irVersions: readonly [opset: number, ir: number][] = [
   [10, 5],
   [9, 4],
 ];
-
-/** The lowest ir_version for a version of ai.onnx. */
-export function irVersionOf(opset: number): number {
-  return irVersions.find(([from]) => opset >= from)?.[1] ?? 3;
-}
 
 /** A node with its rewriting. */
 export interface Rewritten {

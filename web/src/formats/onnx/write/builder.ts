@@ -33,7 +33,7 @@ import {
   tensorField,
 } from '../file/proto.js';
 import type { Graphs, Scope } from '../graph/graph.js';
-import { irVersionOf, type Opsets, type Rewritten } from '../graph/opsets.js';
+import { irVersions, type Opsets, type Rewritten } from '../graph/opsets.js';
 import type { OnnxReason } from '../reasons.js';
 import { Edits } from './edits.js';
 import { layOutModel } from './layout.js';
@@ -405,7 +405,7 @@ export class Builder {
         const old = fields.filter((one) => one.number === field && isStandard(one));
         const name = domain === '' ? [] : textField(1, domain);
         replaceAll(begin, old, piecesField(field, [bytesPiece([...name, ...integerField(2, version)])]));
-        if (domain === '' && isMain) ir = Math.max(ir, irVersionOf(version));
+        if (domain === '' && isMain) ir = Math.max(ir, irVersions.find(([from]) => version >= from)?.[1] ?? 3);
       }
     }
     if (ir <= proto.irVersion) return;
