@@ -52,7 +52,14 @@ const recurrent: readonly string[] = ['LSTM', 'GRU', 'RNN'];
 const products: readonly string[] = ['MatMul', 'Gemm', 'MoE'];
 
 /** Kinds of reasons to keep a weight from blocks that leave it to other codes. */
-const open: readonly OnnxReason['kind'][] = ['readBy', 'rank', 'matrixRows', 'alsoReadBy', 'moved', 'inFunction'];
+const openReasons: readonly OnnxReason['kind'][] = [
+  'readBy',
+  'rank',
+  'matrixRows',
+  'alsoReadBy',
+  'moved',
+  'inFunction',
+];
 
 /** Ways of the weights that are worth codes, by kind of target. */
 const deciders: {
@@ -84,7 +91,7 @@ const deciders: {
     // Others may have 8 bits and be restored when the model is loaded, so that they have the speed of floats on each backend. They are
     // unsigned, because onnxruntime-web (1.30) looks up int8 on the CPU where all else runs on WebGPU.
     const { kind } = blocks.reason;
-    const isOther = 'restoresOthers' in target && open.includes(kind);
+    const isOther = 'restoresOthers' in target && openReasons.includes(kind);
     // Products with several matrices, in functions, and behind norms, and experts without a QMoE keep their nodes: DequantizeLinear restores
     // their blocks.
     const areProducts = readers.every(({ node }) => products.includes(node.opType));

@@ -30,21 +30,22 @@ export class HalfNodes {
   readonly beyond: readonly (NodeInGraph & { readonly why: BeyondHalf })[];
   /** Largest magnitude that ranges state beyond float16; undefined without. */
   readonly reached: number | undefined;
+  /** Number of float nodes that stay in float32, by operator. */
+  readonly floats: ReadonlyMap<string, number>;
   /** Inputs and outputs of the model that are float16: caches, if they were asked for. */
   readonly caches: ReadonlySet<Value>;
   readonly #graphs: Graphs;
   readonly #beyond: ReadonlySet<OnnxNode>;
   readonly #halves = new Set<OnnxNode>();
-  readonly #floats = new Map<string, number>();
 
   /**
-   * @param floats nodes to keep in float32
+   * @param kept nodes to keep in float32
    * @param ranges measured ranges of values
    * @param hasHalfCaches true if caches of language models become float16
    */
   constructor(
     graphs: Graphs,
-    floats: ReadonlySet<OnnxNode>,
+    kept: ReadonlySet<OnnxNode>,
     constants: Constants,
     ranges: ActivationRanges | undefined,
     hasHalfCaches: boolean,
@@ -56,7 +57,7 @@ export class HalfNodes {
     const { nodes: beyond, reached } = findBeyondHalf({ graphs, types: this.types, constants }, nodes, ranges);
     this.reached = reached;
     const precise = new Set([
-      ...floats,
+      ...kept,
       ...computedFromIntegers(graphs, nodes, this.types),
       ...batchesMoved(graphs, nodes),
     ]);
@@ -75,12 +76,14 @@ export class HalfNodes {
     });
     this.#beyond = new Set(this.beyond.map(({ node }) => node));
     for (const node of this.#beyond) precise.add(node);
+    const floats = new Map<string, number>();
+    this.floats = floats;
     for (const { node, graph } of nodes) {
       if (this.types.arithmetic(node, graph) === 'half' && !precise.has(node)) this.#halves.add(node);
       else if (
         node.inputs.some((_, i) => this.#wants({ node, graph, input: i }) === 'float' && this.#isFloat(node, graph, i))
       ) {
-        this.#floats.set(node.opType, (this.#floats.get(node.opType) ?? 0) + 1);
+        floats.set(node.opType, (floats.get(node.opType) ?? 0) + 1);
       }
     }
   }
@@ -93,11 +96,6 @@ export class HalfNodes {
   /** True if a node stays in float32 because of its values. */
   isBeyond(node: OnnxNode): boolean {
     return this.#beyond.has(node);
-  }
-
-  /** Number of float nodes that stay in float32, by operator. */
-  get floats(): ReadonlyMap<string, number> {
-    return this.#floats;
   }
 
   /** Readers of a value by type, without nodes that take any type. */

@@ -499,12 +499,12 @@ function readNode(reader: MessageReader, field: Field, what: string): OnnxNode {
   const { start, begin, end } = field;
   const { name, opType, domain, input, output, attribute } = reader.inside(nodeSchema, field, what);
   const attributes = new Map<string, OnnxAttribute>();
-  for (const one of attribute) {
-    if (attributes.has(one.name)) malformed(`a node has two attributes ${quoted(one.name)}`, one.start);
-    attributes.set(one.name, one);
+  for (const found of attribute) {
+    if (attributes.has(found.name)) malformed(`a node has two attributes ${quoted(found.name)}`, found.start);
+    attributes.set(found.name, found);
   }
-  const ofStandard = domain === 'ai.onnx' ? '' : domain;
-  return { start, begin, end, name, opType, domain: ofStandard, inputs: input, outputs: output, attributes };
+  const plain = { name, opType, domain: domain === 'ai.onnx' ? '' : domain, inputs: input, outputs: output };
+  return { start, begin, end, ...plain, attributes };
 }
 
 function readValue(reader: MessageReader, field: Field, what: string): OnnxValue {

@@ -48,14 +48,6 @@ export interface Followed {
   readonly leaves: boolean;
 }
 
-/** Remaining uses of a weight once some readers read codes. */
-export interface Released {
-  /** True if some node still reads the weight as floats. */
-  readonly isRead: boolean;
-  /** Nodes that only moved its elements to the replaced readers. */
-  readonly unneeded: readonly OnnxNode[];
-}
-
 /** Graphs with common versions of operators: the main graph and its subgraphs, or a function. */
 export interface Scope {
   readonly root: OnnxGraph;
@@ -64,26 +56,13 @@ export interface Scope {
 }
 
 /** A function that a value enters, and the calling node. */
-interface Call {
-  readonly node: OnnxNode;
-  readonly graph: OnnxGraph;
-  readonly called: OnnxFunction;
-}
+type Call = NodeInGraph & { readonly called: OnnxFunction };
 
 const functionKey = (domain: string, name: string) => JSON.stringify([domain, name]);
 
 /** Operators that only move elements of their first input, or change its type. */
 const movers: readonly string[] = [
-  'Identity',
-  'Transpose',
-  'Reshape',
-  'Cast',
-  'Squeeze',
-  'Unsqueeze',
-  'Flatten',
-  'Slice',
-  'Split',
-  'Concat',
+  ...['Identity', 'Transpose', 'Reshape', 'Cast', 'Squeeze', 'Unsqueeze', 'Flatten', 'Slice', 'Split', 'Concat'],
 ];
 
 /** Longest chain of nodes that is followed. Real models have a few. */
@@ -293,10 +272,13 @@ export class Graphs {
   }
 
   /**
-   * Finds nodes between a weight and some of its readers that become unused once these are replaced.
+   * Finds nodes between a weight and some of its readers that become unused once these are replaced, and tells if others still read it.
    * @param replaced the inputs that no longer read it
    */
-  release({ graph, value }: Weight, replaced: readonly Use[]): Released {
+  release(
+    { graph, value }: Weight,
+    replaced: readonly Use[],
+  ): { readonly isRead: boolean; readonly unneeded: readonly OnnxNode[] } {
     // Cache results by node, because paths may fork and join repeatedly.
     const known = new Map<OnnxNode, boolean>();
     const unneeded = new Set<OnnxNode>();
