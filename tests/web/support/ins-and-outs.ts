@@ -3,7 +3,8 @@
 import { convertersFrom } from '../../../web/src/architectures/registry.js';
 import type { Format } from '../../../web/src/formats/format.js';
 import { formatNamed, formats } from '../../../web/src/formats/registry.js';
-import { layouts, writerFor } from '../../../web/src/formats/safetensors/layouts/registry.js';
+import { layouts } from '../../../web/src/formats/safetensors/layouts/registry.js';
+import { targetRow } from '../../../web/src/formats/safetensors/targets.js';
 
 /** Targets that go together: those of a layout, or those of a format. */
 export interface TargetGroup {
@@ -33,8 +34,7 @@ export type Cell =
 
 /** The label of the codes of a target of safetensors; undefined for floats and copies. */
 function layoutOf(to: string): string | undefined {
-  const writer = writerFor(to);
-  return layouts.find((layout) => layout.writer !== undefined && layout.writer === writer)?.label;
+  return layouts.find(({ targets = {} }) => Object.hasOwn(targets, to))?.label;
 }
 
 /** Formats that have targets of their own: others share the table of one before. */
@@ -54,7 +54,7 @@ export function targetGroups(): readonly TargetGroup[] {
       groups.set(own, [...(groups.get(own) ?? []), to]);
     }
     return [...groups].map(([group, names]) => {
-      const forKnownModels = name === 'safetensors' && writerFor(names[0])?.forKnownModels === true;
+      const forKnownModels = name === 'safetensors' && targetRow(names[0])?.layout?.forKnownModels === true;
       return { label: group, owner: name, targets: names, forKnownModels };
     });
   });

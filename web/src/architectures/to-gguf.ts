@@ -4,10 +4,13 @@ import { quoted } from '../formats/files/bytes.js';
 import type { OpenModel } from '../formats/format.js';
 import type { GgufChoices } from '../formats/gguf/options.js';
 import { towerArchitecture } from '../formats/gguf/signature.js';
-import { lowRankLayout } from '../formats/safetensors/layouts/low-rank.js';
-import { codedLayoutOf, quantizedLayoutOf } from '../formats/safetensors/layouts/registry.js';
-import { sourceNotes } from '../formats/safetensors/layouts/source-note.js';
-import { tensorsAsFloats } from '../formats/safetensors/quantized.js';
+import {
+  codedLayoutOf,
+  lowRankLayout,
+  quantizedLayoutOf,
+  sourceNotes,
+} from '../formats/safetensors/layouts/registry.js';
+import { tensorsAsFloats } from '../formats/safetensors/stored-model.js';
 import type { Converter } from './converter.js';
 import { detectDiffusion, diffusersLayout, diffusionReaders, isDiffusion } from './diffusion/detect.js';
 import { diffusionReasonText } from './diffusion/reasons.js';

@@ -23,7 +23,7 @@ import type { WasmArray } from '../core/wasm-array.js';
 import { quoted } from '../formats/files/bytes.js';
 import { madeBytes, type OpenFile, type OpenInput, type OpenModel, type SourceTensor } from '../formats/format.js';
 import type { TensorDType } from '../formats/safetensors/header.js';
-import { openSafetensors } from '../formats/safetensors/open.js';
+import { openSafetensors } from '../formats/safetensors/shards.js';
 import { layoutSafetensors, type NamedTensor } from '../formats/safetensors/write-header.js';
 import { recognize } from './recognize.js';
 import { readStored, type TensorData } from './stored-tensor.js';

@@ -22,10 +22,13 @@ import { ruleFor } from '../../formats/options.js';
 import { type Reason, rankReason, reasons } from '../../formats/reason.js';
 import type { originalModel } from '../../formats/safetensors/diffusers.js';
 import { type Architecture, staysFloat } from '../../formats/safetensors/diffusion.js';
-import type { lowRankLayout } from '../../formats/safetensors/layouts/low-rank.js';
-import type { codedLayoutOf, quantizedLayoutOf } from '../../formats/safetensors/layouts/registry.js';
-import type { sourceNotes } from '../../formats/safetensors/layouts/source-note.js';
-import type { tensorsAsFloats } from '../../formats/safetensors/quantized.js';
+import type {
+  codedLayoutOf,
+  lowRankLayout,
+  quantizedLayoutOf,
+  sourceNotes,
+} from '../../formats/safetensors/layouts/registry.js';
+import type { tensorsAsFloats } from '../../formats/safetensors/stored-model.js';
 import { plainTensor } from '../../formats/tensors.js';
 import type { Converted } from '../converter.js';
 import { gathered, plainType } from '../gathered.js';

@@ -12,8 +12,8 @@ import { type ModelFile, modelFiles, type Parameter } from '../../formats/mlc/la
 import type { MlcChoices } from '../../formats/mlc/options.js';
 import { type MlcTarget, quantizationOf } from '../../formats/mlc/targets.js';
 import { reasons } from '../../formats/reason.js';
-import { sourceNotes } from '../../formats/safetensors/layouts/source-note.js';
-import { tensorsAsFloats } from '../../formats/safetensors/quantized.js';
+import { sourceNotes } from '../../formats/safetensors/layouts/registry.js';
+import { tensorsAsFloats } from '../../formats/safetensors/stored-model.js';
 import { keptTensor } from '../../formats/tensors.js';
 import type { Beside, Converted } from '../converter.js';
 import { defaultsOf, webllmFamilies } from '../families/index.js';

@@ -8,7 +8,8 @@ import { quoted } from '../files/bytes.js';
 import { readNeighbors } from '../files/neighbors.js';
 import type { OpenModel, SourceTensor } from '../format.js';
 import { MatchingWork, NamePattern } from '../name-pattern.js';
-import { type AdapterPart, adapterNameOf, strangeAdapter } from './names.js';
+import { type Fields, isFields } from '../safetensors/layouts/layout.js';
+import { type AdapterPart, meaningOf } from './names.js';
 
 /** The matrices for one layer. */
 export interface AdapterLayer {
@@ -32,11 +33,28 @@ export interface Adapter {
   readonly layers: readonly AdapterLayer[];
 }
 
+/** Fails because of an adapter. @throws ScalepointError `BAD_FILE`, or another code */
+export function badAdapter(
+  name: string,
+  message: string,
+  tensor?: Pick<SourceTensor, 'name' | 'byteOffset'>,
+  code: 'BAD_FILE' | 'UNKNOWN_FORMAT' = 'BAD_FILE',
+): never {
+  const place = { tensor: tensor?.name, byteOffset: tensor?.byteOffset };
+  throw new ScalepointError(code, `adapter ${quoted(name)}: ${message}`, place);
+}
+
 /** The file of PEFT with the facts that names and shapes leave open. */
 const adapterConfig = 'adapter_config.json';
 
+/** Key of the metadata in which diffusers keeps the configurations of its models, with the names of the models as prefixes. */
+const diffusersKey = 'lora_adapter_metadata';
+
+/** Prefix of the layers of PEFT's models, which are not part of the model's names. */
+const peftPrefix = 'base_model.model.';
+
 /** Members of a configuration that are used. */
-interface Settings {
+interface AdapterSettings {
   /** The alpha of a layer. */
   alphaOf(module: string): number;
   readonly root: boolean;
@@ -50,54 +68,43 @@ const changedBase: readonly string[] = ['pissa', 'olora', 'corda', 'loftq', 'lor
 /** Most entries of alpha_pattern: more than a model has layers to adapt. */
 const mostAlphas = 5000;
 
-const isFields = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-
 type Fail = (message: string, tensor?: SourceTensor) => never;
 
-function numberIn(value: unknown, name: string, fail: Fail): number {
-  if (typeof value === 'number' && Number.isFinite(value)) return value;
-  return fail(`${name} is ${value === undefined ? 'missing' : show(value)} in place of a number`);
-}
-
-/** Reads the members of a configuration. @param place of them, for messages */
-function settingsOf(config: Readonly<Record<string, unknown>>, place: string, fail: Fail): Settings {
-  const type = config.peft_type;
-  const other = (kind: string) => fail(`${place}: adapters of the kind ${kind} are not merged here`);
-  if (type !== undefined && type !== 'LORA') other(typeof type === 'string' ? type.slice(0, 40) : show(type));
-  if (config.use_dora === true) other('DoRA');
-  if (config.lora_bias === true) other('LoRA with biases');
-  const { init_lora_weights: given } = config;
+/** Reads the members of a configuration. @param fail names their place */
+function adapterSettings(config: Fields, fail: Fail): AdapterSettings {
+  const { peft_type: type, init_lora_weights: given, alpha_pattern: pattern } = config;
+  const refuseKind = (kind: string) => fail(`adapters of the kind ${kind} are not merged here`);
+  const numberOf = (value: unknown, name: string) =>
+    typeof value === 'number' && Number.isFinite(value)
+      ? value
+      : fail(`${name} is ${value === undefined ? 'missing' : show(value)} in place of a number`);
+  if (type !== undefined && type !== 'LORA') refuseKind(typeof type === 'string' ? type.slice(0, 40) : show(type));
+  if (config.use_dora === true) refuseKind('DoRA');
+  if (config.lora_bias === true) refuseKind('LoRA with biases');
   const init = typeof given === 'string' ? given.toLowerCase() : '';
   const changed = changedBase.find((name) => init.startsWith(name));
   if (changed !== undefined)
-    fail(
-      `${place}: init_lora_weights is ${changed}, which changes the weights of the model; convert the adapter to a plain one`,
-    );
-  const alpha = numberIn(config.lora_alpha, `${place}: lora_alpha`, fail);
-  const patterns = isFields(config.alpha_pattern) ? Object.entries(config.alpha_pattern) : [];
-  // Each may be compared with each layer.
-  if (patterns.length > mostAlphas)
-    fail(`${place}: alpha_pattern has ${patterns.length} entries, of ${mostAlphas} allowed`);
+    fail(`init_lora_weights is ${changed}, which changes the weights of the model; convert the adapter to a plain one`);
+  const alpha = numberOf(config.lora_alpha, 'lora_alpha');
+  // Keys are expressions for the ends of layers' names, as PEFT matches them. Each may be compared with each layer.
+  const patterns = isFields(pattern) ? Object.entries(pattern) : [];
+  if (patterns.length > mostAlphas) fail(`alpha_pattern has ${patterns.length} entries, of ${mostAlphas} allowed`);
   const work = new MatchingWork();
-  // Keys are expressions for the ends of layers' names, as PEFT matches them.
-  const patternOf = (key: string) => {
+  const alphas = patterns.map(([key, value]) => {
+    let name: NamePattern;
     try {
-      return new NamePattern(`^(?:.*\\.)?(?:${key})$`, 'alpha_pattern', work);
+      name = new NamePattern(`^(?:.*\\.)?(?:${key})$`, 'alpha_pattern', work);
     } catch (error) {
-      return fail(`${place}: alpha_pattern has the key ${quoted(key)}: ${(error as Error).message}`);
+      return fail(`alpha_pattern has the key ${quoted(key)}: ${(error as Error).message}`);
     }
-  };
-  const alphas = patterns.map(([key, value]) => ({
-    pattern: patternOf(key),
-    alpha: numberIn(value, `${place}: alpha_pattern of ${quoted(key)}`, fail),
-  }));
+    return { name, alpha: numberOf(value, `alpha_pattern of ${quoted(key)}`) };
+  });
   return {
     alphaOf(module) {
       try {
-        return alphas.find(({ pattern }) => pattern.test(module))?.alpha ?? alpha;
+        return alphas.find(({ name }) => name.test(module))?.alpha ?? alpha;
       } catch (error) {
-        return fail(`${place}: alpha_pattern: ${(error as Error).message}`);
+        return fail(`alpha_pattern: ${(error as Error).message}`);
       }
     },
     root: config.use_rslora === true,
@@ -105,59 +112,33 @@ function settingsOf(config: Readonly<Record<string, unknown>>, place: string, fa
   };
 }
 
-/** An object of JSON text. */
-function fieldsIn(text: string, place: string, fail: Fail): Readonly<Record<string, unknown>> {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return fail(`${place} is not JSON`);
-  }
-  return isFields(value) ? value : fail(`${place} is not an object`);
-}
-
-/** Prefix of the layers of PEFT's models, which are not part of the model's names. */
-const peftPrefix = 'base_model.model.';
-
-/** Key of the metadata in which diffusers keeps the configurations of its models, with the names of the models as prefixes. */
-const diffusersKey = 'lora_adapter_metadata';
-
-/** The value of a tensor with one float. */
-function floatAt(bytes: Uint8Array<ArrayBuffer>, dtype: string): number | undefined {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-  if (dtype === 'F64') return view.getFloat64(0, true);
-  if (dtype === 'I64') return Number(view.getBigInt64(0, true));
-  if (dtype === 'I32') return view.getInt32(0, true);
-  return dtype === 'F32' || dtype === 'BF16' || dtype === 'F16' ? floatsIn(bytes, dtype)[0] : undefined;
-}
-
 /** The tensors of a layer while they are collected. */
-interface Found {
+interface FoundLayer {
   readonly module: string;
   readonly isPeft: boolean;
   readonly parts: Map<AdapterPart, SourceTensor>;
 }
 
 /** The tensors of each layer. */
-function layersOf({ tensors }: OpenModel, name: string, fail: Fail): Map<string, Found> {
-  const layers = new Map<string, Found>();
+function collectLayers({ tensors }: OpenModel, name: string, fail: Fail): FoundLayer[] {
+  const layers = new Map<string, FoundLayer>();
   for (const tensor of tensors) {
-    const kind = strangeAdapter(tensor.name);
-    if (kind !== undefined) {
-      const message = `adapter ${quoted(name)}: it is ${kind}, as the tensor ${quoted(tensor.name)} shows, and only LoRA is merged here`;
-      throw new ScalepointError('UNKNOWN_FORMAT', message, { tensor: tensor.name, byteOffset: tensor.byteOffset });
-    }
-    const found = adapterNameOf(tensor.name);
+    const found = meaningOf(tensor.name);
     if (found === undefined) return fail(`the tensor ${quoted(tensor.name)} is not a matrix of LoRA`, tensor);
+    if (typeof found === 'string') {
+      const message = `it is ${found}, as the tensor ${quoted(tensor.name)} shows, and only LoRA is merged here`;
+      return badAdapter(name, message, tensor, 'UNKNOWN_FORMAT');
+    }
     const { module, part, isPeft } = found;
     const layer = layers.get(module) ?? { module, isPeft, parts: new Map<AdapterPart, SourceTensor>() };
-    layers.set(module, layer);
     const before = layer.parts.get(part);
     if (before !== undefined)
       fail(`the tensors ${quoted(before.name)} and ${quoted(tensor.name)} have the same place`, tensor);
+    layers.set(module, layer);
     layer.parts.set(part, tensor);
   }
-  return layers;
+  if (layers.size === 0) fail('it has no matrices');
+  return [...layers.values()];
 }
 
 type FileBeside = (name: string) => Promise<Uint8Array<ArrayBuffer> | undefined>;
@@ -167,56 +148,37 @@ async function readSettings(
   { metadata }: OpenModel,
   file: FileBeside,
   fail: Fail,
-): Promise<(module: string) => Settings | undefined> {
+): Promise<(module: string) => AdapterSettings | undefined> {
   const config = await file(adapterConfig);
+  const packed = metadata[diffusersKey];
+  const place = config === undefined ? diffusersKey : adapterConfig;
+  const text = config === undefined ? packed : new TextDecoder().decode(config);
+  if (typeof text !== 'string') return () => undefined;
+  let all: unknown;
+  try {
+    all = JSON.parse(text);
+  } catch {
+    return fail(`${place} is not JSON`);
+  }
+  if (!isFields(all)) return fail(`${place} is not an object`);
+  const failThere: Fail = (message, tensor) => fail(`${place}: ${message}`, tensor);
   if (config !== undefined) {
-    const fields = fieldsIn(new TextDecoder().decode(config), adapterConfig, fail);
-    const settings = settingsOf(fields, adapterConfig, fail);
+    const settings = adapterSettings(all, failThere);
     return () => settings;
   }
-  const packed = metadata[diffusersKey];
-  if (typeof packed !== 'string') return () => undefined;
-  const ofModels = fieldsIn(packed, diffusersKey, fail);
+  const entries = Object.entries(all);
   const modelOf = (name: string) => name.slice(0, name.indexOf('.') + 1);
-  const fields = grouped(Object.entries(ofModels), ([key]) => modelOf(key));
-  const byModel = new Map<string, Settings | undefined>();
+  const fields = grouped(entries, ([key]) => modelOf(key));
+  const byModel = new Map<string, AdapterSettings | undefined>();
   return (module) => {
     const model = modelOf(module);
-    if (byModel.has(model)) return byModel.get(model);
-    const own = model === '' ? Object.entries(ofModels) : fields.get(model);
-    const settings =
-      own &&
-      settingsOf(Object.fromEntries(own.map(([key, value]) => [key.slice(model.length), value])), diffusersKey, fail);
-    byModel.set(model, settings);
-    return settings;
+    const some = model === '' ? entries : fields.get(model);
+    if (!byModel.has(model) && some !== undefined) {
+      const inner = Object.fromEntries(some.map(([key, value]) => [key.slice(model.length), value]));
+      byModel.set(model, adapterSettings(inner, failThere));
+    }
+    return byModel.get(model);
   };
-}
-
-/** Reads the number in a tensor. */
-async function alphaIn(
-  { name, shape, dtype, bytes, byteOffset, file }: SourceTensor,
-  readers: readonly ReturnType<typeof readNeighbors>[],
-): Promise<number | undefined> {
-  const read = readers[file];
-  if (read === undefined) throw new Error(`the tensor ${name} lies in no file`);
-  if (bytes > 8 || shape.some((dimension) => dimension !== 1)) return undefined;
-  const value = floatAt((await read(byteOffset, byteOffset + bytes)).slice(), dtype);
-  return value !== undefined && Number.isFinite(value) ? value : undefined;
-}
-
-/** The two matrices of a layer as the file has them. */
-function pairIn({ module, parts }: Found, fail: Fail): { readonly down: SourceTensor; readonly up: SourceTensor } {
-  const isEmbedding = parts.has('embeddingA') || parts.has('embeddingB');
-  const [down, up] = isEmbedding
-    ? [parts.get('embeddingB'), parts.get('embeddingA')]
-    : [parts.get('down'), parts.get('up')];
-  if (down !== undefined && up !== undefined && !(isEmbedding && (parts.has('down') || parts.has('up'))))
-    return { down, up };
-  const [first] = parts.values();
-  return fail(
-    `the layer ${quoted(module)} has not just two matrices, as the tensor ${quoted(first?.name ?? '')} shows`,
-    first,
-  );
 }
 
 /**
@@ -232,39 +194,52 @@ export async function readAdapter(
   strength: number,
   file: FileBeside,
 ): Promise<Adapter> {
-  const fail: Fail = (message, tensor) => {
-    throw new ScalepointError('BAD_FILE', `adapter ${quoted(name)}: ${message}`, {
-      tensor: tensor?.name,
-      byteOffset: tensor?.byteOffset,
-    });
-  };
-  const found = [...layersOf(opened, name, fail).values()];
-  if (found.length === 0) fail('it has no matrices');
+  const fail: Fail = (message, tensor) => badAdapter(name, message, tensor);
+  const found = collectLayers(opened, name, fail);
   const settingsFor = found.some(({ isPeft }) => isPeft) ? await readSettings(opened, file, fail) : () => undefined;
   const readers = opened.files.map(readNeighbors);
+
+  /** The finite number in a tensor of one; undefined for other tensors. */
+  const numberIn = async ({ shape, dtype, bytes, byteOffset, file }: SourceTensor) => {
+    if (bytes > 8 || shape.some((dimension) => dimension !== 1)) return undefined;
+    const stored = (await readers[file]?.(byteOffset, byteOffset + bytes))?.slice() ?? new Uint8Array(0);
+    const view = new DataView(stored.buffer);
+    let value: number | undefined;
+    if (dtype === 'F64') value = view.getFloat64(0, true);
+    else if (dtype === 'I64') value = Number(view.getBigInt64(0, true));
+    else if (dtype === 'I32') value = view.getInt32(0, true);
+    else if (dtype === 'F32' || dtype === 'BF16' || dtype === 'F16') value = floatsIn(stored, dtype)[0];
+    return Number.isFinite(value) ? value : undefined;
+  };
+
   const layers: AdapterLayer[] = [];
-  for (const layer of found) {
-    const { module, isPeft, parts } = layer;
-    const { down, up } = pairIn(layer, fail);
-    const isEmbedding = parts.has('embeddingA');
+  for (const { module, isPeft, parts } of found) {
+    // Find its two matrices.
+    const isEmbedding = parts.has('embeddingA') || parts.has('embeddingB');
+    const [down, up] = [parts.get(isEmbedding ? 'embeddingB' : 'down'), parts.get(isEmbedding ? 'embeddingA' : 'up')];
+    const hasMore = isEmbedding && (parts.has('down') || parts.has('up'));
+    if (down === undefined || up === undefined || hasMore) {
+      const [first] = parts.values();
+      const shows = `as the tensor ${quoted(first?.name ?? '')} shows`;
+      return fail(`the layer ${quoted(module)} has not just two matrices, ${shows}`, first);
+    }
     const settings = isPeft ? settingsFor(module) : undefined;
     if (settings === undefined && module.startsWith(peftPrefix))
       return fail(`it needs ${adapterConfig} beside it, which says by how much its matrices count`);
-    const own = module.startsWith(peftPrefix) ? module.slice(peftPrefix.length) : module;
+    const inner = module.startsWith(peftPrefix) ? module.slice(peftPrefix.length) : module;
     // Find alpha. Without one, alpha / rank is 1.
     const rank = isEmbedding ? up.shape[0] : down.shape[0];
     const given = parts.get('alpha');
-    const alpha = given === undefined ? (settings?.alphaOf(own) ?? rank ?? 1) : await alphaIn(given, readers);
-    if (given !== undefined && alpha === undefined)
-      fail(
-        `the tensor ${quoted(given.name)} (${given.dtype} [${given.shape.join(', ')}]) is not a finite number`,
-        given,
-      );
+    const alpha = given === undefined ? (settings?.alphaOf(inner) ?? rank ?? 1) : await numberIn(given);
+    if (alpha === undefined) {
+      const text = `${quoted(given?.name ?? '')} (${given?.dtype} [${given?.shape.join(', ')}])`;
+      return fail(`the tensor ${text} is not a finite number`, given);
+    }
     const turned = isEmbedding || settings?.turned === true;
     const root = given === undefined && settings?.root === true;
     // The stored transposes of a layer [inputs, outputs] change their roles.
     const pair = turned && !isEmbedding ? { down: up, up: down } : { down, up };
-    layers.push({ module: own, ...pair, middle: parts.get('middle'), turned, alpha: alpha as number, root });
+    layers.push({ module: inner, ...pair, middle: parts.get('middle'), turned, alpha, root });
   }
   return { name, strength, layers };
 }

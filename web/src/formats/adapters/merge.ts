@@ -2,15 +2,21 @@
 
 import { ScalepointError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
-import { type CastType, castTypeOf } from '../codecs/cast.js';
+import { castTypeOf } from '../codecs/cast.js';
 import { type Form, tileElements } from '../codecs/codec.js';
 import { elementsOf } from '../codecs/elements.js';
-import type { LowRankForm, LowRankPair } from '../codecs/low-rank.js';
-import { isLowRankType, type LowRankType, lowRankRoles } from '../codecs/low-rank.js';
+import {
+  isLowRankType,
+  type LowRankForm,
+  type LowRankPair,
+  type LowRankType,
+  lowRankRoles,
+} from '../codecs/low-rank.js';
 import { quoted, quotedNames } from '../files/bytes.js';
-import type { CodedFloats, LogicalTensor, SourceTensor } from '../format.js';
-import { joinedAgain, type LayerPlace, layerPlaces, storedRows, takenApart } from '../safetensors/diffusers.js';
-import type { Adapter, AdapterLayer } from './adapter.js';
+import type { CodedFloats, LogicalTensor } from '../format.js';
+import { type LayerPlace, layerPlaces, rearranged, storedRows, takenApart } from '../safetensors/diffusers.js';
+import { formSharing } from '../safetensors/layouts/layout.js';
+import { type Adapter, type AdapterLayer, badAdapter } from './adapter.js';
 import { innerNames, LayerNames, openClipPlace, processorLayers } from './names.js';
 
 /** Layers without a weight that a message lists. */
@@ -22,127 +28,94 @@ const mostListed = 10;
  */
 const mostMatrixBytes = 2 ** 25;
 
-const shapeText = ({ dtype, shape }: Pick<SourceTensor, 'dtype' | 'shape'>) => `${dtype} [${shape.join(', ')}]`;
-
-/** A layer of an adapter, with the adapter. */
-interface Addition {
+/** A layer of an adapter, with the adapter, and the rows of the weight that it stands for. */
+interface Addition extends Pick<LayerPlace, 'part'> {
   readonly adapter: Adapter;
   readonly layer: AdapterLayer;
 }
 
-/** The form of a weight before adapters are added; undefined unless it has values. */
-function baseOf(
-  { form, parts: [first] }: LogicalTensor,
-  codedFloats: CodedFloats,
-): { readonly form: Form; readonly floats: CastType } | undefined {
-  const coded = codedFloats(form);
-  if (coded !== undefined) return { form, floats: coded };
-  const { dtype } = (first as LogicalTensor['parts'][number]).tensor;
-  const floats = Object.hasOwn(castTypeOf, dtype) ? castTypeOf[dtype] : undefined;
-  return floats && { form: { codec: 'cast', to: dtype } as Form, floats };
-}
-
 /** The matrices of a layer for a weight. @throws ScalepointError `BAD_FILE` */
-function pairOf({ adapter, layer }: Addition, weight: LogicalTensor, rows: number, columns: number): LowRankPair {
+function matricesFor({ adapter, layer }: Addition, weight: LogicalTensor): LowRankPair {
   const { down, up, middle, turned, alpha, root, module } = layer;
-  const fail = (message: string, tensor: SourceTensor): never => {
-    throw new ScalepointError('BAD_FILE', `adapter ${quoted(adapter.name)}: ${message}`, {
-      tensor: tensor.name,
-      byteOffset: tensor.byteOffset,
-    });
-  };
-  for (const tensor of middle === undefined ? [up, down] : [up, down, middle]) {
-    if (!isLowRankType(tensor.dtype))
-      fail(`the tensor ${quoted(tensor.name)} is ${tensor.dtype}, which is not a float type that can be read`, tensor);
+  const stored = [up, down, ...(middle === undefined ? [] : [middle])];
+  const strange = stored.find(({ dtype }) => !isLowRankType(dtype));
+  if (strange !== undefined) {
+    const message = `the tensor ${quoted(strange.name)} is ${strange.dtype}, which is not a float type that can be read`;
+    badAdapter(adapter.name, message, strange);
   }
   // Bring the matrices of convolutions to two dimensions.
-  const [upFirst = 0, ...upRest] = up.shape;
-  const [downFirst = 0, ...downRest] = down.shape;
-  const [upSecond, downSecond] = [elementsOf(upRest), elementsOf(downRest)];
-  const types = { up: up.dtype as LowRankType, down: down.dtype as LowRankType };
-  const scale = { strength: adapter.strength, alpha, root };
-  const misfit = (): never => {
-    const shapes = [up, down, ...(middle === undefined ? [] : [middle])].map(shapeText).join(', ');
-    return fail(
-      `the matrices of the layer ${quoted(module)} (${shapes}) do not fit the weight ${quoted(weight.name)} [${weight.shape.join(', ')}]`,
-      up,
-    );
-  };
-  if (turned) {
-    const rank = upFirst;
-    const fits = upSecond === rows && downFirst === columns && downSecond === rank;
-    if (!fits || rank === 0 || middle !== undefined) misfit();
-    return { rank, ...types, turned, ...scale };
-  }
-  const rank = upSecond;
-  if (upFirst !== rows || rank === 0) misfit();
-  if (middle === undefined) {
-    if (downFirst !== rank || downSecond !== columns) misfit();
-    return { rank, ...types, turned, ...scale };
-  }
-  const [a, inner = 0, ...kernels] = middle.shape;
+  const sides = ([first = 0, ...rest]: readonly number[]) => [first, elementsOf(rest)] as const;
+  const [rows, columns] = sides(weight.shape);
+  const [[upRows, upColumns], [downRows, downColumns]] = [sides(up.shape), sides(down.shape)];
+  const rank = turned ? upRows : upColumns;
+  const [a, inner = 0, ...kernels] = middle?.shape ?? [];
   const kernel = elementsOf(kernels);
-  const fits = a === rank && inner === rank && downFirst === inner && downSecond * kernel === columns;
-  if (!fits || kernel === 0 || kernels.join() !== weight.shape.slice(2).join()) misfit();
-  return { rank, ...types, turned, middle: { type: middle.dtype as LowRankType, inner, kernel }, ...scale };
-}
-
-/** Equal forms as one object, so that tensors of one shape share their tiles. */
-class Forms {
-  readonly #known = new Map<string, LowRankForm>();
-
-  shared(form: LowRankForm): LowRankForm {
-    const key = JSON.stringify(form);
-    const known = this.#known.get(key) ?? form;
-    this.#known.set(key, known);
-    return known;
+  let fits = rank > 0;
+  if (turned) fits &&= upColumns === rows && downRows === columns && downColumns === rank && middle === undefined;
+  else if (middle === undefined) fits &&= upRows === rows && downRows === rank && downColumns === columns;
+  else {
+    fits &&= upRows === rows && a === rank && inner === rank && downRows === inner;
+    fits &&= downColumns * kernel === columns && kernel > 0 && kernels.join() === weight.shape.slice(2).join();
   }
+  if (!fits) {
+    const shapes = stored.map(({ dtype, shape }) => `${dtype} [${shape.join(', ')}]`).join(', ');
+    const message = `the matrices of the layer ${quoted(module)} (${shapes}) do not fit the weight ${quoted(weight.name)} [${weight.shape.join(', ')}]`;
+    badAdapter(adapter.name, message, up);
+  }
+  const types = { up: up.dtype as LowRankType, down: down.dtype as LowRankType };
+  const between = middle && { middle: { type: middle.dtype as LowRankType, inner, kernel } };
+  return { rank, ...types, turned, ...between, strength: adapter.strength, alpha, root };
 }
 
-function merged(
+/** Adds layers to a weight. @throws ScalepointError `BAD_FILE`, `UNSUPPORTED_DTYPE` */
+function withAdditions(
   weight: LogicalTensor,
   additions: readonly Addition[],
-  forms: Forms,
+  share: (form: LowRankForm) => LowRankForm,
   codedFloats: CodedFloats,
 ): LogicalTensor {
   const [{ adapter }] = additions as [Addition];
+  const [part] = weight.parts as [LogicalTensor['parts'][number]];
+  const refuse = (message: string): never => {
+    const text = `adapter ${quoted(adapter.name)}: ${message}`;
+    throw new ScalepointError('UNSUPPORTED_DTYPE', text, { tensor: weight.name });
+  };
+  // Find the form before adapters are added.
+  const { dtype } = part.tensor;
+  const coded = codedFloats(weight.form);
+  const floats = coded ?? (Object.hasOwn(castTypeOf, dtype) ? castTypeOf[dtype] : undefined);
+  const base = coded === undefined ? ({ codec: 'cast', to: dtype } as Form) : weight.form;
   const [rows = 0, ...rest] = weight.shape;
   const columns = elementsOf(rest);
-  const base = baseOf(weight, codedFloats);
-  if (base === undefined || weight.shape.length < 2 || rows * columns === 0) {
-    const message = `adapter ${quoted(adapter.name)}: the weight ${quoted(weight.name)} is ${weight.type} [${weight.shape.join(', ')}], which no product can be added to`;
-    throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: weight.name });
+  if (floats === undefined || rest.length === 0 || rows * columns === 0) {
+    const text = `${quoted(weight.name)} is ${weight.type} [${weight.shape.join(', ')}]`;
+    return refuse(`the weight ${text}, which no product can be added to`);
   }
-  const pairs = additions.map((addition) => pairOf(addition, weight, rows, columns));
+  const pairs = additions.map((addition) => matricesFor(addition, weight));
   // Bound the memory of a tile: it reads `up` for its own rows, and `down` for all columns.
   const tileRows = Math.min(rows, Math.ceil(tileElements / columns));
-  const floats = pairs.reduce(
-    (sum, { rank, middle }) => sum + rank * (tileRows + columns * (middle === undefined ? 1 : 2)),
-    0,
-  );
-  if (4 * floats > mostMatrixBytes) {
-    const message = `adapter ${quoted(adapter.name)}: the matrices of the weight ${quoted(weight.name)} take ${4 * floats} bytes, of ${mostMatrixBytes} allowed`;
-    throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: weight.name });
-  }
-  const form = forms.shared({ codec: 'low-rank', base: base.form, rows, columns, floats: base.floats, pairs });
-  const parts = additions.flatMap(({ layer }, i) => {
+  const bytes = pairs.reduce((sum, { rank, middle }) => sum + 4 * rank * (tileRows + columns * (middle ? 2 : 1)), 0);
+  if (bytes > mostMatrixBytes)
+    refuse(`the matrices of the weight ${quoted(weight.name)} take ${bytes} bytes, of ${mostMatrixBytes} allowed`);
+  const parts = additions.flatMap(({ layer: { up, down, middle } }, i) => {
     const roles = lowRankRoles(i);
     return [
-      { role: roles.up, tensor: layer.up },
-      { role: roles.down, tensor: layer.down },
-      ...(layer.middle === undefined ? [] : [{ role: roles.middle, tensor: layer.middle }]),
+      { role: roles.up, tensor: up },
+      { role: roles.down, tensor: down },
+      ...(middle === undefined ? [] : [{ role: roles.middle, tensor: middle }]),
     ];
   });
+  const form = share({ codec: 'low-rank', base, rows, columns, floats, pairs });
   return { ...weight, form, parts: [...weight.parts, ...parts] };
 }
 
 /** Rows of a layer of an adapter, with their weight. */
-interface Placed extends LayerPlace {
+interface PlacedLayer extends LayerPlace {
   readonly layer: AdapterLayer;
 }
 
 /** Places of layers in a model. */
-interface Places {
+interface ModelLayers {
   readonly names: LayerNames;
   /** Places of a layer's rows, in their order, in a model of another layout. */
   placesOf(layer: string): readonly LayerPlace[] | undefined;
@@ -151,27 +124,20 @@ interface Places {
 }
 
 /** The weights of each layer. @throws ScalepointError `BAD_FILE` if a layer has none, several, or that of another layer */
-function weightsOf({ name, layers }: Adapter, { names, placesOf, rowsAt }: Places): readonly Placed[] {
-  const found = new Map<string, Placed>();
+function placedLayers({ name, layers }: Adapter, { names, placesOf, rowsAt }: ModelLayers): readonly PlacedLayer[] {
+  const found = new Map<string, PlacedLayer>();
   const lost: AdapterLayer[] = [];
-  const fail = (message: string, { up }: AdapterLayer): never => {
-    throw new ScalepointError('BAD_FILE', `adapter ${quoted(name)}: ${message}`, {
-      tensor: up.name,
-      byteOffset: up.byteOffset,
-    });
-  };
   for (const layer of layers) {
+    const fail = (message: string): never => badAdapter(name, message, layer.up);
     const each = (processorLayers(layer.module) ?? [layer.module]).map((module): readonly LayerPlace[] => {
       // Layers of diffusers may stand for others of an original, or for rows of them, and the other way round.
-      const elsewhere = innerNames(module)
-        .map(placesOf)
-        .find((places) => places !== undefined);
+      const elsewhere = innerNames(module).map(placesOf).find(Boolean);
       if (elsewhere !== undefined) return elsewhere;
-      const [own, ...others] = names.find(module);
-      if (others.length > 0)
-        fail(`the layer ${quoted(module)} may be any of ${quotedNames([own as string, ...others])}`, layer);
-      const place =
-        own === undefined ? openClipPlace(module, (weight) => rowsAt({ weight }) !== undefined) : { weight: own };
+      const weights = names.find(module);
+      const [weight] = weights;
+      if (weights.length > 1) fail(`the layer ${quoted(module)} may be any of ${quotedNames(weights)}`);
+      if (weight !== undefined) return [{ weight }];
+      const place = openClipPlace(module, (one) => rowsAt({ weight: one }) !== undefined);
       return place === undefined ? [] : [place];
     });
     const places = each.some((one) => one.length === 0) ? [] : each.flat();
@@ -182,50 +148,25 @@ function weightsOf({ name, layers }: Adapter, { names, placesOf, rowsAt }: Place
       const key = `${part?.index ?? ''} ${weight}`;
       const before = found.get(key)?.layer;
       if (before !== undefined)
-        fail(`the layers ${quoted(before.module)} and ${quoted(layer.module)} both change ${quoted(weight)}`, layer);
+        fail(`the layers ${quoted(before.module)} and ${quoted(layer.module)} both change ${quoted(weight)}`);
       const rows = places.length === 1 ? undefined : rowsAt(place);
       // Rows of a transpose, and of three matrices, are not taken apart. They do not fit the weight.
       const isCut = rows !== undefined && row + rows <= (layer.up.shape[0] ?? 0) && !layer.turned;
       found.set(key, { ...place, layer: isCut ? { ...layer, up: storedRows(layer.up, row, rows) } : layer });
       row += rows ?? 0;
     }
-    if (row > 0 && row !== layer.up.shape[0])
-      fail(
-        `the layer ${quoted(layer.module)} has ${layer.up.shape[0]} rows, and ${quotedNames(places.map(({ weight }) => weight))} have ${row}`,
-        layer,
-      );
+    const [upRows] = layer.up.shape;
+    const some = quotedNames(places.map(({ weight }) => weight));
+    if (row > 0 && row !== upRows)
+      fail(`the layer ${quoted(layer.module)} has ${upRows} rows, and ${some} have ${row}`);
   }
   const [first] = lost;
   if (first !== undefined) {
-    const list = quotedNames(
-      lost.map(({ module }) => module),
-      mostListed,
-    );
-    fail(`${lost.length} of its ${layers.length} layers match no weight of the model: ${list}`, first);
+    const modules = lost.map(({ module }) => module);
+    const list = quotedNames(modules, mostListed);
+    badAdapter(name, `${lost.length} of its ${layers.length} layers match no weight of the model: ${list}`, first.up);
   }
   return [...found.values()];
-}
-
-/** A weight with adapters for some of the layers that it joins. @throws ScalepointError `UNSUPPORTED_DTYPE` */
-function mergedInParts(
-  weight: LogicalTensor,
-  additions: readonly (Addition & Pick<LayerPlace, 'part'>)[],
-  forms: Forms,
-  codedFloats: CodedFloats,
-): LogicalTensor {
-  const [{ adapter, part: first }] = additions as [(typeof additions)[number]];
-  const pieces = first && takenApart(weight, first.count);
-  if (pieces === undefined || additions.some(({ part }) => part?.count !== first?.count)) {
-    const message =
-      `adapter ${quoted(adapter.name)}: layers of another layout are rows of the weight ${quoted(weight.name)}, and ${weight.type} ` +
-      `[${weight.shape.join(', ')}] with other adapters or scales is not taken apart; make floats of it first, or merge one adapter at a time`;
-    throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: weight.name });
-  }
-  const each = pieces.map((piece, i) => {
-    const own = additions.filter(({ part }) => part?.index === i);
-    return own.length === 0 ? piece : merged(piece, own, forms, codedFloats);
-  });
-  return joinedAgain(weight.name, each);
 }
 
 /**
@@ -239,29 +180,43 @@ export function mergeAdapters(
   codedFloats: CodedFloats,
 ): LogicalTensor[] {
   const weights = new Map(tensors.map((tensor) => [tensor.name, tensor]));
-  const places: Places = {
+  const layers: ModelLayers = {
     names: new LayerNames([...weights.keys()]),
     placesOf: layerPlaces([...weights.keys()]),
-    rowsAt({ weight, part }) {
-      const whole = weights.get(weight);
-      return (part === undefined || whole === undefined ? whole : takenApart(whole, part.count)?.[part.index])
-        ?.shape[0];
+    rowsAt({ weight: name, part }) {
+      const weight = weights.get(name);
+      const pieces = weight && part && takenApart(weight, part.count);
+      return (part === undefined ? weight : pieces?.[part.index])?.shape[0];
     },
   };
-  const additions = new Map<string, (Addition & Pick<LayerPlace, 'part'>)[]>();
+  const additions = new Map<string, Addition[]>();
   for (const adapter of adapters) {
-    for (const { weight, part, layer } of weightsOf(adapter, places)) {
+    for (const { weight, part, layer } of placedLayers(adapter, layers)) {
       const list = additions.get(weight) ?? [];
       list.push({ adapter, layer, part });
       additions.set(weight, list);
     }
   }
-  const forms = new Forms();
-  return tensors.map((tensor) => {
-    const own = additions.get(tensor.name);
-    if (own === undefined) return tensor;
-    const isWhole = own.every(({ part }) => part === undefined);
-    return isWhole ? merged(tensor, own, forms, codedFloats) : mergedInParts(tensor, own, forms, codedFloats);
+  const share = formSharing<LowRankForm>();
+  return tensors.map((weight) => {
+    const all = additions.get(weight.name);
+    const [first] = all ?? [];
+    if (all === undefined || first === undefined) return weight;
+    if (all.every(({ part }) => part === undefined)) return withAdditions(weight, all, share, codedFloats);
+    // Adapters of some of the layers that the weight joins are added to its rows.
+    const { part, adapter } = first;
+    const pieces = part && takenApart(weight, part.count);
+    if (pieces === undefined || all.some((one) => one.part?.count !== part?.count)) {
+      const message =
+        `adapter ${quoted(adapter.name)}: layers of another layout are rows of the weight ${quoted(weight.name)}, and ${weight.type} ` +
+        `[${weight.shape.join(', ')}] with other adapters or scales is not taken apart; make floats of it first, or merge one adapter at a time`;
+      throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: weight.name });
+    }
+    const each = pieces.map((piece, i) => {
+      const some = all.filter((one) => one.part?.index === i);
+      return some.length === 0 ? piece : withAdditions(piece, some, share, codedFloats);
+    });
+    return rearranged(weight.name, each);
   });
 }
 

@@ -35,15 +35,6 @@ const ends: readonly (readonly [end: RegExp, part: AdapterPart, isPeft: boolean]
   [/\.alpha$/, 'alpha', false],
 ];
 
-/** The meaning of a tensor's name; undefined for other tensors. */
-export function adapterNameOf(name: string): AdapterName | undefined {
-  for (const [end, part, isPeft] of ends) {
-    const found = end.exec(name);
-    if (found !== null && found.index > 0) return { module: name.slice(0, found.index), part, isPeft };
-  }
-  return undefined;
-}
-
 /** Kinds of adapters that are not merged, by the names of their tensors. */
 const strangers: readonly (readonly [name: RegExp, kind: string])[] = [
   [/\.(dora_scale|lora_magnitude_vector)\b/, 'DoRA'],
@@ -57,9 +48,15 @@ const strangers: readonly (readonly [name: RegExp, kind: string])[] = [
   [/\.lora_(B|up)(\.default)?\.bias$/, 'LoRA with biases'],
 ];
 
-/** The kind of an adapter that a tensor's name shows, if it is one that is not merged. */
-export function strangeAdapter(name: string): string | undefined {
-  return strangers.find(([pattern]) => pattern.test(name))?.[1];
+/** The meaning of a tensor's name; the kind of its adapter if that is not merged; undefined for other tensors. */
+export function meaningOf(name: string): AdapterName | string | undefined {
+  const kind = strangers.find(([pattern]) => pattern.test(name))?.[1];
+  if (kind !== undefined) return kind;
+  for (const [end, part, isPeft] of ends) {
+    const found = end.exec(name);
+    if (found !== null && found.index > 0) return { module: name.slice(0, found.index), part, isPeft };
+  }
+  return undefined;
 }
 
 /** The model of a pipeline that a prefix names, and marks of it in the names of checkpoints that hold several models. */
@@ -146,7 +143,8 @@ export class LayerNames {
       if (layer === name && this.#exact.has(layer)) continue;
       this.#exact.set(layer, name);
       const key = underscored(layer);
-      for (let at = 0, i = 0; at >= 0 && i < mostEnds; at = nextDot(layer, at), i++) {
+      for (let at = 0, i = 0; i < mostEnds; at = layer.indexOf('.', at) + 1, i++) {
+        if (i > 0 && at === 0) break;
         addTo(this.#ends, layer.slice(at), name);
         addTo(this.#underscored, key.slice(at), name);
       }
@@ -219,10 +217,4 @@ export function openClipPlace(
   const [weight] = weights;
   if (weight === undefined || weights.length > 1) return undefined;
   return index === undefined ? { weight } : { weight, part: { index, count: 3 } };
-}
-
-/** The position behind the next dot; -1 behind the last one. */
-function nextDot(name: string, from: number): number {
-  const dot = name.indexOf('.', from);
-  return dot < 0 ? -1 : dot + 1;
 }

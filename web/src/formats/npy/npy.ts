@@ -1,13 +1,11 @@
 /** .npy files: one array each. Results are safetensors files. */
 import type { ByteSource } from '../files/bytes.js';
 import type { Format, OpenFile } from '../format.js';
-import { loadedPlan } from '../safetensors/layouts/registry.js';
 import type { SafetensorsOptions, SafetensorsSidecars } from '../safetensors/options.js';
 import { planSafetensors } from '../safetensors/plan.js';
-import { readers } from '../safetensors/readers.js';
 import { safetensorsReasonText } from '../safetensors/reasons.js';
-import { safetensors } from '../safetensors/safetensors.js';
-import type { SafetensorsTarget } from '../safetensors/targets.js';
+import { safetensors, safetensorsReaders } from '../safetensors/safetensors.js';
+import { layoutOfCodes, type SafetensorsTarget } from '../safetensors/targets.js';
 import { plainTensor } from '../tensors.js';
 import { npySignature } from './signature.js';
 
@@ -23,7 +21,7 @@ export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOpt
   ruleTargets,
   options,
   unit: 'element',
-  readers,
+  readers: safetensorsReaders,
   reasonText: safetensorsReasonText,
 
   async open(files) {
@@ -49,6 +47,6 @@ export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOpt
       metadata: {},
       partsOf,
       isModel: false,
-      planLayout: await loadedPlan(choices),
+      planLayout: await layoutOfCodes(choices)?.load?.(),
     }),
 };

@@ -31,15 +31,10 @@ export function mergeConfig(
   decoded: readonly string[] = [],
 ): Record<string, unknown> {
   checkConfig(config);
-  const whole = config as Record<string, unknown>;
-  const { quantization_config: before, ...rest } = whole;
-  const method = methodIn(whole);
-  if (
-    before !== undefined &&
-    before !== null &&
-    method !== 'compressed-tensors' &&
-    !decoded.includes(method as string)
-  ) {
+  const { quantization_config: before, ...rest } = config as Record<string, unknown>;
+  const method = methodIn(config as Record<string, unknown>);
+  const isReplaced = method === 'compressed-tensors' || decoded.includes(method as string);
+  if (before !== undefined && before !== null && !isReplaced) {
     const by = typeof method === 'string' ? `by ${quoted(method)}` : 'by a method that it does not name';
     throw new ScalepointError('BAD_FILE', `config: the model is quantized already, ${by}`);
   }
@@ -47,15 +42,7 @@ export function mergeConfig(
   return { ...rest, ...also, quantization_config: quantizationConfig };
 }
 
-/** A config.json without its `quantization_config`; undefined if it lacks that member. */
-function withoutEntry(config: unknown): Record<string, unknown> | undefined {
-  const whole = config as Record<string, unknown>;
-  const { quantization_config: before, ...rest } = whole;
-  if (methodIn(whole) === 'mlx') delete rest.quantization;
-  return before === undefined ? undefined : rest;
-}
-
-function print(value: unknown): string {
+function printConfig(value: unknown): string {
   return `${JSON.stringify(value, null, 2)}\n`;
 }
 
@@ -81,7 +68,7 @@ function withNumbers(text: string, change: (number: string) => string): string {
  * Reads a config.json. Numbers become strings, printed in their original spelling: Python distinguishes 1.0 from 1, and its integers can
  * exceed JavaScript's.
  */
-function parse(text: string): ReturnType<Sidecar['parse']> {
+function parseConfig(text: string): ReturnType<Sidecar['parse']> {
   // Prefix of strings that stand for numbers, random so that a file cannot contain it.
   const mark = `number ${crypto.randomUUID()} `;
   let value: unknown;
@@ -97,7 +84,7 @@ function parse(text: string): ReturnType<Sidecar['parse']> {
   const pattern = new RegExp(`"${mark}([^"]*)"`, 'g');
   return {
     value: value as Record<string, unknown>,
-    print: (merged) => print(merged).replace(pattern, '$1'),
+    print: (merged) => printConfig(merged).replace(pattern, '$1'),
   };
 }
 
@@ -116,11 +103,15 @@ export const configSidecar: Sidecar = {
     'X.config.json beside X.safetensors.',
   usualName: 'config.json',
   merge: mergeConfig,
-  without: withoutEntry,
+  without(config) {
+    const { quantization_config: before, ...rest } = config as Record<string, unknown>;
+    if (methodIn(config as Record<string, unknown>) === 'mlx') delete rest.quantization;
+    return before === undefined ? undefined : rest;
+  },
   fits: (types) => types.some((type) => /^([IU](8|16|32)|F4|F[68]_\w+)$/.test(type)),
   nameFor: nameBeside('config.json'),
-  parse,
-  print,
+  parse: parseConfig,
+  print: printConfig,
 };
 
 /**
@@ -139,7 +130,7 @@ export function settingsSidecar(planned: string, usualName: string, about?: stri
     without: (content) => ('bits' in (content as object) || 'w_bit' in (content as object) ? {} : undefined),
     fits: configSidecar.fits,
     nameFor: nameBeside(usualName),
-    parse,
-    print,
+    parse: parseConfig,
+    print: printConfig,
   };
 }

@@ -10,7 +10,7 @@
 import { ScalepointError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
 import { adaptedRows } from '../adapted-rows.js';
-import { elementsOf } from '../codecs/elements.js';
+import { elementsOf, greatestCommonDivisor } from '../codecs/elements.js';
 import { quoted } from '../files/bytes.js';
 import { badTensor } from '../files/errors.js';
 import type { LogicalTensor, SourceTensor } from '../format.js';
@@ -48,6 +48,24 @@ const threeOf = (prefix: string, [q, k, v]: readonly [string, string, string]) =
 const plainNames = ['to_q', 'to_k', 'to_v'] as const;
 const addedNames = ['add_q_proj', 'add_k_proj', 'add_v_proj'] as const;
 
+/** The two linear layers of an embedder. */
+const embedder = (from: string, to: string, first = 'mlp.0', second = 'mlp.2'): Modules => ({
+  [`${from}.linear_1`]: `${to}.${first}`,
+  [`${from}.linear_2`]: `${to}.${second}`,
+});
+
+/** The two linear layers of a feed-forward network. */
+const feedForward = (from: string, first: string, second: string): Modules => ({
+  [`${from}.net.0.proj`]: first,
+  [`${from}.net.2`]: second,
+});
+
+/** Layers or norms of queries and of keys. */
+const queryAndKey = (from: string, query: string, key: string): Modules => ({
+  [`${from}_q`]: query,
+  [`${from}_k`]: key,
+});
+
 const flux: Names = {
   architecture: 'flux',
   key: 'single_transformer_blocks.0.attn.norm_k.weight',
@@ -59,16 +77,12 @@ const flux: Names = {
         'attn.to_add_out': 'txt_attn.proj',
         'norm1.linear': 'img_mod.lin',
         'norm1_context.linear': 'txt_mod.lin',
-        'ff.net.0.proj': 'img_mlp.0',
-        'ff.net.2': 'img_mlp.2',
-        'ff_context.net.0.proj': 'txt_mlp.0',
-        'ff_context.net.2': 'txt_mlp.2',
+        ...feedForward('ff', 'img_mlp.0', 'img_mlp.2'),
+        ...feedForward('ff_context', 'txt_mlp.0', 'txt_mlp.2'),
       },
       norms: {
-        'attn.norm_q': 'img_attn.norm.query_norm',
-        'attn.norm_k': 'img_attn.norm.key_norm',
-        'attn.norm_added_q': 'txt_attn.norm.query_norm',
-        'attn.norm_added_k': 'txt_attn.norm.key_norm',
+        ...queryAndKey('attn.norm', 'img_attn.norm.query_norm', 'img_attn.norm.key_norm'),
+        ...queryAndKey('attn.norm_added', 'txt_attn.norm.query_norm', 'txt_attn.norm.key_norm'),
       },
       joined: { 'img_attn.qkv': threeOf('attn', plainNames), 'txt_attn.qkv': threeOf('attn', addedNames) },
     },
@@ -83,12 +97,9 @@ const flux: Names = {
     x_embedder: 'img_in',
     context_embedder: 'txt_in',
     proj_out: 'final_layer.linear',
-    'time_text_embed.timestep_embedder.linear_1': 'time_in.in_layer',
-    'time_text_embed.timestep_embedder.linear_2': 'time_in.out_layer',
-    'time_text_embed.text_embedder.linear_1': 'vector_in.in_layer',
-    'time_text_embed.text_embedder.linear_2': 'vector_in.out_layer',
-    'time_text_embed.guidance_embedder.linear_1': 'guidance_in.in_layer',
-    'time_text_embed.guidance_embedder.linear_2': 'guidance_in.out_layer',
+    ...embedder('time_text_embed.timestep_embedder', 'time_in', 'in_layer', 'out_layer'),
+    ...embedder('time_text_embed.text_embedder', 'vector_in', 'in_layer', 'out_layer'),
+    ...embedder('time_text_embed.guidance_embedder', 'guidance_in', 'in_layer', 'out_layer'),
   },
   swapped: { 'norm_out.linear': 'final_layer.adaLN_modulation.1' },
 };
@@ -102,19 +113,14 @@ const sd3: Names = {
       modules: {
         'norm1_context.linear': 'context_block.adaLN_modulation.1',
         'attn.to_add_out': 'context_block.attn.proj',
-        'ff_context.net.0.proj': 'context_block.mlp.fc1',
-        'ff_context.net.2': 'context_block.mlp.fc2',
-        'attn.norm_added_q': 'context_block.attn.ln_q',
-        'attn.norm_added_k': 'context_block.attn.ln_k',
+        ...feedForward('ff_context', 'context_block.mlp.fc1', 'context_block.mlp.fc2'),
+        ...queryAndKey('attn.norm_added', 'context_block.attn.ln_q', 'context_block.attn.ln_k'),
         'norm1.linear': 'x_block.adaLN_modulation.1',
         'attn.to_out.0': 'x_block.attn.proj',
-        'attn.norm_q': 'x_block.attn.ln_q',
-        'attn.norm_k': 'x_block.attn.ln_k',
+        ...queryAndKey('attn.norm', 'x_block.attn.ln_q', 'x_block.attn.ln_k'),
         'attn2.to_out.0': 'x_block.attn2.proj',
-        'attn2.norm_q': 'x_block.attn2.ln_q',
-        'attn2.norm_k': 'x_block.attn2.ln_k',
-        'ff.net.0.proj': 'x_block.mlp.fc1',
-        'ff.net.2': 'x_block.mlp.fc2',
+        ...queryAndKey('attn2.norm', 'x_block.attn2.ln_q', 'x_block.attn2.ln_k'),
+        ...feedForward('ff', 'x_block.mlp.fc1', 'x_block.mlp.fc2'),
       },
       joined: {
         'x_block.attn.qkv': threeOf('attn', plainNames),
@@ -126,10 +132,8 @@ const sd3: Names = {
   },
   modules: {
     context_embedder: 'context_embedder',
-    'time_text_embed.timestep_embedder.linear_1': 't_embedder.mlp.0',
-    'time_text_embed.timestep_embedder.linear_2': 't_embedder.mlp.2',
-    'time_text_embed.text_embedder.linear_1': 'y_embedder.mlp.0',
-    'time_text_embed.text_embedder.linear_2': 'y_embedder.mlp.2',
+    ...embedder('time_text_embed.timestep_embedder', 't_embedder'),
+    ...embedder('time_text_embed.text_embedder', 'y_embedder'),
     'pos_embed.proj': 'x_embedder.proj',
     'pos_embed.pos_embed': 'pos_embed',
     proj_out: 'final_layer.linear',
@@ -144,19 +148,16 @@ const aura: Names = {
     joint_transformer_blocks: {
       to: 'double_layers',
       modules: {
-        'attn.to_q': 'attn.w2q',
-        'attn.to_k': 'attn.w2k',
+        ...queryAndKey('attn.to', 'attn.w2q', 'attn.w2k'),
         'attn.to_v': 'attn.w2v',
         'attn.to_out.0': 'attn.w2o',
         'attn.add_q_proj': 'attn.w1q',
         'attn.add_k_proj': 'attn.w1k',
         'attn.add_v_proj': 'attn.w1v',
         'attn.to_add_out': 'attn.w1o',
-        'ff.linear_1': 'mlpX.c_fc1',
-        'ff.linear_2': 'mlpX.c_fc2',
+        ...embedder('ff', 'mlpX', 'c_fc1', 'c_fc2'),
         'ff.out_projection': 'mlpX.c_proj',
-        'ff_context.linear_1': 'mlpC.c_fc1',
-        'ff_context.linear_2': 'mlpC.c_fc2',
+        ...embedder('ff_context', 'mlpC', 'c_fc1', 'c_fc2'),
         'ff_context.out_projection': 'mlpC.c_proj',
         'norm1.linear': 'modX.1',
         'norm1_context.linear': 'modC.1',
@@ -165,13 +166,11 @@ const aura: Names = {
     single_transformer_blocks: {
       to: 'single_layers',
       modules: {
-        'attn.to_q': 'attn.w1q',
-        'attn.to_k': 'attn.w1k',
+        ...queryAndKey('attn.to', 'attn.w1q', 'attn.w1k'),
         'attn.to_v': 'attn.w1v',
         'attn.to_out.0': 'attn.w1o',
         'norm1.linear': 'modCX.1',
-        'ff.linear_1': 'mlp.c_fc1',
-        'ff.linear_2': 'mlp.c_fc2',
+        ...embedder('ff', 'mlp', 'c_fc1', 'c_fc2'),
         'ff.out_projection': 'mlp.c_proj',
       },
     },
@@ -179,8 +178,7 @@ const aura: Names = {
   modules: {
     'pos_embed.pos_embed': 'positional_encoding',
     register_tokens: 'register_tokens',
-    'time_step_proj.linear_1': 't_embedder.mlp.0',
-    'time_step_proj.linear_2': 't_embedder.mlp.2',
+    ...embedder('time_step_proj', 't_embedder'),
     context_embedder: 'cond_seq_linear',
     'pos_embed.proj': 'init_x_linear',
     proj_out: 'final_linear',
@@ -193,8 +191,7 @@ const same = (...names: readonly string[]): Modules => Object.fromEntries(names.
 /** Blocks of Z-Image, which ComfyUI runs as a Lumina 2. */
 const zImageBlock: Omit<Block, 'to'> = {
   modules: {
-    'attention.norm_q': 'attention.q_norm',
-    'attention.norm_k': 'attention.k_norm',
+    ...queryAndKey('attention.norm', 'attention.q_norm', 'attention.k_norm'),
     'attention.to_out.0': 'attention.out',
     ...same('attention_norm1', 'attention_norm2', 'ffn_norm1', 'ffn_norm2', 'adaLN_modulation.0'),
     ...same('feed_forward.w1', 'feed_forward.w2', 'feed_forward.w3'),
@@ -228,8 +225,7 @@ const wanBlock: Modules = {
   'attn2.add_k_proj': 'cross_attn.k_img',
   'attn2.add_v_proj': 'cross_attn.v_img',
   'attn2.norm_added_k': 'cross_attn.norm_k_img',
-  'ffn.net.0.proj': 'ffn.0',
-  'ffn.net.2': 'ffn.2',
+  ...feedForward('ffn', 'ffn.0', 'ffn.2'),
   // The norm in front of the second attention is the third of the original.
   norm2: 'norm3',
   norm3: 'norm2',
@@ -245,14 +241,11 @@ const wan: Names = {
   },
   modules: {
     ...same('patch_embedding', 'vace_patch_embedding'),
-    'condition_embedder.time_embedder.linear_1': 'time_embedding.0',
-    'condition_embedder.time_embedder.linear_2': 'time_embedding.2',
-    'condition_embedder.text_embedder.linear_1': 'text_embedding.0',
-    'condition_embedder.text_embedder.linear_2': 'text_embedding.2',
+    ...embedder('condition_embedder.time_embedder', 'time_embedding', '0', '2'),
+    ...embedder('condition_embedder.text_embedder', 'text_embedding', '0', '2'),
     'condition_embedder.time_proj': 'time_projection.1',
     'condition_embedder.image_embedder.norm1': 'img_emb.proj.0',
-    'condition_embedder.image_embedder.ff.net.0.proj': 'img_emb.proj.1',
-    'condition_embedder.image_embedder.ff.net.2': 'img_emb.proj.3',
+    ...feedForward('condition_embedder.image_embedder.ff', 'img_emb.proj.1', 'img_emb.proj.3'),
     'condition_embedder.image_embedder.norm2': 'img_emb.proj.4',
     'condition_embedder.image_embedder.pos_embed': 'img_emb.emb_pos',
     scale_shift_table: 'head.modulation',
@@ -267,26 +260,21 @@ const hunyuanVideo: Names = {
     transformer_blocks: {
       to: 'double_blocks',
       modules: {
-        'attn.norm_q': 'img_attn_q_norm',
-        'attn.norm_k': 'img_attn_k_norm',
-        'attn.norm_added_q': 'txt_attn_q_norm',
-        'attn.norm_added_k': 'txt_attn_k_norm',
+        ...queryAndKey('attn.norm', 'img_attn_q_norm', 'img_attn_k_norm'),
+        ...queryAndKey('attn.norm_added', 'txt_attn_q_norm', 'txt_attn_k_norm'),
         'attn.to_out.0': 'img_attn_proj',
         'attn.to_add_out': 'txt_attn_proj',
         'norm1.linear': 'img_mod.linear',
         'norm1_context.linear': 'txt_mod.linear',
-        'ff.net.0.proj': 'img_mlp.fc1',
-        'ff.net.2': 'img_mlp.fc2',
-        'ff_context.net.0.proj': 'txt_mlp.fc1',
-        'ff_context.net.2': 'txt_mlp.fc2',
+        ...feedForward('ff', 'img_mlp.fc1', 'img_mlp.fc2'),
+        ...feedForward('ff_context', 'txt_mlp.fc1', 'txt_mlp.fc2'),
       },
       joined: { img_attn_qkv: threeOf('attn', plainNames), txt_attn_qkv: threeOf('attn', addedNames) },
     },
     single_transformer_blocks: {
       to: 'single_blocks',
       modules: {
-        'attn.norm_q': 'q_norm',
-        'attn.norm_k': 'k_norm',
+        ...queryAndKey('attn.norm', 'q_norm', 'k_norm'),
         'norm.linear': 'modulation.linear',
         proj_out: 'linear2',
       },
@@ -297,8 +285,7 @@ const hunyuanVideo: Names = {
       modules: {
         ...same('norm1', 'norm2'),
         'attn.to_out.0': 'self_attn_proj',
-        'ff.net.0.proj': 'mlp.fc1',
-        'ff.net.2': 'mlp.fc2',
+        ...feedForward('ff', 'mlp.fc1', 'mlp.fc2'),
         'norm_out.linear': 'adaLN_modulation.1',
       },
       joined: { self_attn_qkv: threeOf('attn', plainNames) },
@@ -307,16 +294,11 @@ const hunyuanVideo: Names = {
   modules: {
     'x_embedder.proj': 'img_in.proj',
     'context_embedder.proj_in': 'txt_in.input_embedder',
-    'context_embedder.time_text_embed.timestep_embedder.linear_1': 'txt_in.t_embedder.mlp.0',
-    'context_embedder.time_text_embed.timestep_embedder.linear_2': 'txt_in.t_embedder.mlp.2',
-    'context_embedder.time_text_embed.text_embedder.linear_1': 'txt_in.c_embedder.linear_1',
-    'context_embedder.time_text_embed.text_embedder.linear_2': 'txt_in.c_embedder.linear_2',
-    'time_text_embed.timestep_embedder.linear_1': 'time_in.mlp.0',
-    'time_text_embed.timestep_embedder.linear_2': 'time_in.mlp.2',
-    'time_text_embed.text_embedder.linear_1': 'vector_in.in_layer',
-    'time_text_embed.text_embedder.linear_2': 'vector_in.out_layer',
-    'time_text_embed.guidance_embedder.linear_1': 'guidance_in.mlp.0',
-    'time_text_embed.guidance_embedder.linear_2': 'guidance_in.mlp.2',
+    ...embedder('context_embedder.time_text_embed.timestep_embedder', 'txt_in.t_embedder'),
+    ...embedder('context_embedder.time_text_embed.text_embedder', 'txt_in.c_embedder', 'linear_1', 'linear_2'),
+    ...embedder('time_text_embed.timestep_embedder', 'time_in'),
+    ...embedder('time_text_embed.text_embedder', 'vector_in', 'in_layer', 'out_layer'),
+    ...embedder('time_text_embed.guidance_embedder', 'guidance_in'),
     proj_out: 'final_layer.linear',
   },
   swapped: { 'norm_out.linear': 'final_layer.adaLN_modulation.1' },
@@ -335,50 +317,44 @@ interface Place {
   readonly isSwapped?: boolean;
 }
 
+/** Gives the original place of a tensor of diffusers; undefined for others. */
+type FindPlace = (name: string) => Place | undefined;
+
 /** A name without its last part, which is `weight` or `bias`, and that part with its dot. Whole parameters have the name of a module. */
 function splitEnd(name: string): readonly [module: string, end: string] {
   const [, module, end] = /^(.*)(\.(?:weight|bias))$/s.exec(name) ?? [];
   return module === undefined || end === undefined ? [name, ''] : [module, end];
 }
 
-const ownOf = (modules: Modules | undefined, name: string) =>
-  modules !== undefined && Object.hasOwn(modules, name) ? modules[name] : undefined;
+const entryIn = <T>(table: Readonly<Record<string, T>> | undefined, key: string): T | undefined =>
+  table !== undefined && Object.hasOwn(table, key) ? table[key] : undefined;
 
-/** Place of a module in a block. @param at the original name of the block @param from its name in diffusers */
-function placeInBlock(block: Block, module: string, end: string, at: string, from: string, isLast: boolean) {
-  const renamed = ownOf(block.modules, module);
-  if (renamed !== undefined) {
-    return { name: `${at}.${renamed}${end}`, ...(isLast && module === block.swappedInLast && { isSwapped: true }) };
-  }
-  const norm = ownOf(block.norms, module);
-  if (norm !== undefined && end === '.weight') return { name: `${at}.${norm}.scale` };
-  for (const [joined, all] of Object.entries(block.joined ?? {})) {
-    const index = all.indexOf(module);
-    if (index >= 0)
-      return { name: `${at}.${joined}${end}`, joined: { index, all: all.map((one) => `${from}.${one}${end}`) } };
-  }
-  return undefined;
-}
-
-/** Makes a function that gives the places of a transformer's tensors. */
-function transformerPlaces({ blocks, modules, swapped }: Names, names: Iterable<string>) {
+function transformerPlaces({ blocks, modules, swapped }: Names, names: Iterable<string>): FindPlace {
   const counts = new Map<string, number>();
-  const inBlock = (name: string) => /^([a-z_]+(?:\.[a-z_]+)*)\.(\d{1,6})\.(.+)$/s.exec(name);
+  const inBlock = (name: string) => /^([a-z_]+(?:\.[a-z_]+)*)\.(\d{1,6})\.(.+)$/s.exec(name) ?? [];
   for (const name of names) {
-    const [, list = '', number] = inBlock(name) ?? [];
-    if (number !== undefined) counts.set(list, Math.max(counts.get(list) ?? 0, Number(number) + 1));
+    const [, list = '', number = -1] = inBlock(name);
+    counts.set(list, Math.max(counts.get(list) ?? 0, Number(number) + 1));
   }
-  return (name: string): Place | undefined => {
+  return (name) => {
     const [module, end] = splitEnd(name);
-    const swap = ownOf(swapped, module);
+    const swap = entryIn(swapped, module);
     if (swap !== undefined) return { name: swap + end, isSwapped: true };
-    const alone = ownOf(modules, module);
+    const alone = entryIn(modules, module);
     if (alone !== undefined) return { name: alone + end };
-    const [, list = '', number, within] = inBlock(module) ?? [];
-    const block = Object.hasOwn(blocks, list) ? blocks[list] : undefined;
-    if (block === undefined || within === undefined) return undefined;
-    const isLast = Number(number) === (counts.get(list) ?? 0) - 1;
-    return placeInBlock(block, within, end, `${block.to}.${number}`, `${list}.${number}`, isLast);
+    const [, list = '', number, within = ''] = inBlock(module);
+    const block = entryIn(blocks, list);
+    if (block === undefined) return undefined;
+    const at = `${block.to}.${number}`;
+    const renamed = entryIn(block.modules, within);
+    const isSwapped = within === block.swappedInLast && Number(number) === (counts.get(list) ?? 0) - 1;
+    if (renamed !== undefined) return { name: `${at}.${renamed}${end}`, isSwapped };
+    const norm = entryIn(block.norms, within);
+    if (norm !== undefined && end === '.weight') return { name: `${at}.${norm}.scale` };
+    const [joined, all] = Object.entries(block.joined ?? {}).find(([, some]) => some.includes(within)) ?? [];
+    if (all === undefined) return undefined;
+    const allNames = all.map((one) => `${list}.${number}.${one}${end}`);
+    return { name: `${at}.${joined}${end}`, joined: { index: all.indexOf(within), all: allNames } };
   };
 }
 
@@ -399,12 +375,9 @@ const unetModules: Modules = {
   conv_in: 'input_blocks.0.0',
   conv_norm_out: 'out.0',
   conv_out: 'out.2',
-  'time_embedding.linear_1': 'time_embed.0',
-  'time_embedding.linear_2': 'time_embed.2',
-  'add_embedding.linear_1': 'label_emb.0.0',
-  'add_embedding.linear_2': 'label_emb.0.2',
-  'class_embedding.linear_1': 'label_emb.0.0',
-  'class_embedding.linear_2': 'label_emb.0.2',
+  ...embedder('time_embedding', 'time_embed', '0', '2'),
+  ...embedder('add_embedding', 'label_emb.0', '0', '2'),
+  ...embedder('class_embedding', 'label_emb.0', '0', '2'),
 };
 
 /** Tensors that all UNets of Stable Diffusion have, and neither the networks that control them nor VAEs. */
@@ -414,29 +387,15 @@ const unetKeys = [
   'up_blocks.0.resnets.0.conv1.weight',
 ] as const;
 
-/** Makes a function that gives the places of a UNet's tensors; undefined unless its blocks have the same number of residual blocks. */
-function unetPlaces(names: ReadonlySet<string>): ((name: string) => Place | undefined) | undefined {
-  const countOf = (prefix: string) => {
-    let count = 0;
-    while (names.has(`${prefix}.${count}.conv1.weight`)) count++;
-    return count;
-  };
-  const each = countOf('down_blocks.0.resnets');
-  for (const [side, want] of [
-    ['down', each],
-    ['up', each + 1],
-  ] as const) {
-    for (let block = 0; names.has(`${side}_blocks.${block}.resnets.0.conv1.weight`); block++) {
-      if (countOf(`${side}_blocks.${block}.resnets`) !== want) return undefined;
-    }
-  }
+/** @param each number of residual blocks in each block on the way down @param hasAttention of the last part of a block on the way up */
+function unetPlaces(each: number, hasAttention: (block: number) => boolean): FindPlace {
   const bodyOf = (part: string, module: string) =>
-    part === 'resnets' ? ownOf(resnet, module) : attention.test(module) ? module : undefined;
+    part === 'resnets' ? entryIn(resnet, module) : attention.test(module) ? module : undefined;
   return (name) => {
     const [module, end] = splitEnd(name);
-    const alone = ownOf(unetModules, module);
+    const alone = entryIn(unetModules, module);
     if (alone !== undefined) return { name: alone + end };
-    const [, middle, middleNumber = '', middleModule = ''] =
+    const [, middle, middleNumber, middleModule = ''] =
       /^mid_block\.(resnets|attentions)\.(\d)\.(.+)$/s.exec(module) ?? [];
     if (middle !== undefined) {
       const at = middle === 'attentions' ? 1 : 2 * Number(middleNumber);
@@ -449,10 +408,8 @@ function unetPlaces(names: ReadonlySet<string>): ((name: string) => Place | unde
     const [block, perBlock] = [Number(blockText), each + 1];
     if (rest === 'downsamplers.0.conv' && side === 'down')
       return { name: `input_blocks.${perBlock * (block + 1)}.0.op${end}` };
-    if (rest === 'upsamplers.0.conv' && side === 'up') {
-      const hasAttention = names.has(`up_blocks.${block}.attentions.${each}.proj_in.weight`);
-      return { name: `output_blocks.${perBlock * block + each}.${hasAttention ? 2 : 1}.conv${end}` };
-    }
+    if (rest === 'upsamplers.0.conv' && side === 'up')
+      return { name: `output_blocks.${perBlock * block + each}.${hasAttention(block) ? 2 : 1}.conv${end}` };
     const [, part = '', number, within = ''] = /^(resnets|attentions)\.(\d{1,2})\.(.+)$/s.exec(rest) ?? [];
     const body = bodyOf(part, within);
     if (body === undefined) return undefined;
@@ -466,10 +423,6 @@ function unetPlaces(names: ReadonlySet<string>): ((name: string) => Place | unde
 /** Most pieces of equal size into which the rows of a tensor are taken apart. */
 const mostPieces = 64;
 
-const gcd = (a: number, b: number): number => (b === 0 ? a : gcd(b, a % b));
-
-const storedOf = ({ parts: [part] }: LogicalTensor) => (part as LogicalTensor['parts'][number]).tensor;
-
 /** Rows of a stored tensor, as a tensor of their own. */
 export function storedRows(tensor: SourceTensor, first: number, rows: number): SourceTensor {
   const { shape, bytes, byteOffset } = tensor;
@@ -477,48 +430,10 @@ export function storedRows(tensor: SourceTensor, first: number, rows: number): S
   return { ...tensor, shape: [rows, ...shape.slice(1)], bytes: each * rows, byteOffset: byteOffset + each * first };
 }
 
-/** The rows of several tensors after each other, in pieces of one size; or those of one with its halves in each other's place. */
-function rearranged(name: string, sources: readonly LogicalTensor[], isSwapped: boolean): LogicalTensor {
-  const [first] = sources as [LogicalTensor];
-  for (const source of sources) {
-    const { name: its, shape, type } = source;
-    if (type !== first.type || shape.length === 0 || shape.slice(1).join() !== first.shape.slice(1).join())
-      badTensor(
-        its,
-        `it is ${type} [${shape.join(', ')}], and ${first.name} is ${first.type} [${first.shape.join(', ')}]`,
-      );
-  }
-  const rows = sources.map(({ shape }) => shape[0] as number);
-  const total = rows.reduce((sum, n) => sum + n, 0);
-  const unit = isSwapped ? total / 2 : rows.reduce(gcd, 0);
-  if (total === 0 || !Number.isInteger(unit) || total / unit > mostPieces)
-    badTensor(first.name, `its ${rows.join(', ')} rows are not those of ${name}`);
-  const inOrder = sources.flatMap((source, i) =>
-    Array.from({ length: (rows[i] as number) / unit }, (_, at) => {
-      // Codes with scales are read as a whole.
-      const lacks = `diffusers stores it apart from others, and ${source.type} with scales is not joined; make floats of it first`;
-      return someRows(source, at * unit, unit) ?? badTensor(source.name, lacks);
-    }),
-  );
-  const pieces = isSwapped ? inOrder.toReversed() : inOrder;
-  const { shape, type } = first;
-  const adapted = pieces.find(({ form }) => form.codec !== 'cast');
-  const width = elementsOf(shape.slice(1));
-  return {
-    name,
-    shape: [total, ...shape.slice(1)],
-    type,
-    form: (adapted ?? first).form,
-    parts: pieces.flatMap(({ parts }) => parts),
-    isRenamed: true,
-    gathered:
-      adapted === undefined ? { width } : { width, members: pieces.map(({ form, parts }) => ({ form, parts })) },
-  };
-}
-
 /** Rows of a weight of floats, with adapters or without, as one of its own; undefined if they cannot be read alone. */
 function someRows(source: LogicalTensor, first: number, rows: number): LogicalTensor | undefined {
   const { form, parts, gathered, ...others } = source;
+  const [part] = parts;
   const shape = [rows, ...source.shape.slice(1)];
   if (gathered?.members !== undefined) {
     // These were joined from pieces of one size.
@@ -526,8 +441,44 @@ function someRows(source: LogicalTensor, first: number, rows: number): LogicalTe
     const member = gathered.members[first / each];
     return rows === each && member ? { ...others, ...member, shape } : undefined;
   }
-  if (form.codec !== 'cast' || parts.length !== 1 || gathered !== undefined) return adaptedRows(source, first, rows);
-  return { ...source, shape, parts: [{ role: 'data', tensor: storedRows(storedOf(source), first, rows) }] };
+  if (form.codec !== 'cast' || part === undefined || parts.length !== 1 || gathered !== undefined)
+    return adaptedRows(source, first, rows);
+  return { ...source, shape, parts: [{ role: 'data', tensor: storedRows(part.tensor, first, rows) }] };
+}
+
+/** The rows of several tensors after each other, in pieces of one size; or those of one with its halves in each other's place. */
+export function rearranged(name: string, sources: readonly LogicalTensor[], isSwapped = false): LogicalTensor {
+  const [first] = sources as [LogicalTensor];
+  const text = ({ type, shape }: LogicalTensor) => `${type} [${shape.join(', ')}]`;
+  for (const source of sources) {
+    const fits = source.type === first.type && source.shape.slice(1).join() === first.shape.slice(1).join();
+    if (!fits || source.shape.length === 0)
+      badTensor(source.name, `it is ${text(source)}, and ${first.name} is ${text(first)}`);
+  }
+  const rows = sources.map(({ shape }) => shape[0] as number);
+  const total = rows.reduce((sum, n) => sum + n, 0);
+  const unit = isSwapped ? total / 2 : rows.reduce(greatestCommonDivisor, 0);
+  if (total === 0 || !Number.isInteger(unit) || total / unit > mostPieces)
+    badTensor(first.name, `its ${rows.join(', ')} rows are not those of ${name}`);
+  const pieces = sources.flatMap((source, i) =>
+    Array.from({ length: (rows[i] as number) / unit }, (_, at) => {
+      // Codes with scales are read as a whole.
+      const lacks = `diffusers stores it apart from others, and ${source.type} with scales is not joined; make floats of it first`;
+      return someRows(source, at * unit, unit) ?? badTensor(source.name, lacks);
+    }),
+  );
+  if (isSwapped) pieces.reverse();
+  const adapted = pieces.find(({ form }) => form.codec !== 'cast');
+  const members = adapted && pieces.map(({ form, parts }) => ({ form, parts }));
+  return {
+    name,
+    shape: [total, ...first.shape.slice(1)],
+    type: first.type,
+    form: (adapted ?? first).form,
+    parts: pieces.flatMap(({ parts }) => parts),
+    isRenamed: true,
+    gathered: { width: elementsOf(first.shape.slice(1)), ...(members && { members }) },
+  };
 }
 
 /**
@@ -547,10 +498,6 @@ export function takenApart(weight: LogicalTensor, count: number): LogicalTensor[
   return pieces.every((piece) => piece !== undefined) ? pieces : undefined;
 }
 
-/** Joins weights that were taken apart. */
-export const joinedAgain = (name: string, sources: readonly LogicalTensor[]): LogicalTensor =>
-  rearranged(name, sources, false);
-
 /** A model of diffusers under the names of the original. */
 export interface OriginalModel {
   readonly architecture: string;
@@ -558,35 +505,31 @@ export interface OriginalModel {
   readonly note: Note;
 }
 
-function noteOn(architecture: string): Note {
-  const text =
-    `the file is in the layout of diffusers; its tensors get the names of the original ${architecture}, and those that it has as one are ` +
-    'joined, as ComfyUI does when it loads floats';
-  return noteOf('diffusersLayout', { architecture }, text);
-}
-
-function unknown(message: string, tensor?: string): never {
-  throw new ScalepointError('UNKNOWN_FORMAT', message, { tensor });
-}
-
-function incomplete(architecture: string): never {
-  return unknown(
-    `the file holds ${architecture} in the layout of diffusers without all of the tensors by which readers know the original; give the ` +
-      'index of all files of the model, such as transformer/diffusion_pytorch_model.safetensors.index.json',
-  );
-}
-
 /**
  * The places of a model's tensors, and its architecture; undefined for models that are not in the layout of diffusers. The places are
  * undefined for a UNet with other numbers of blocks than those of Stable Diffusion.
  */
-function placesOf(names: ReadonlySet<string>) {
+function diffusersPlaces(names: ReadonlySet<string>) {
   // The names of some originals are those of diffusers.
   if (!names.has(unetKeys[1]) && architectureWith(names) !== undefined) return undefined;
   const known = transformers.find(({ key }) => names.has(key));
   if (known !== undefined) return { architecture: known.architecture, placeOf: transformerPlaces(known, names) };
   if (!unetKeys.every((key) => names.has(key))) return undefined;
-  return { architecture: names.has('add_embedding.linear_1.weight') ? 'sdxl' : 'sd1', placeOf: unetPlaces(names) };
+  // Count the residual blocks of each block.
+  const has = (side: string, block: number, i: number) =>
+    names.has(`${side}_blocks.${block}.resnets.${i}.conv1.weight`);
+  const count = (side: string, block: number) => {
+    let n = 0;
+    while (has(side, block, n)) n++;
+    return n;
+  };
+  const each = count('down', 0);
+  let isRegular = true;
+  for (const [side, expected] of [['down', each] as const, ['up', each + 1] as const])
+    for (let block = 0; has(side, block, 0); block++) isRegular &&= count(side, block) === expected;
+  const hasAttention = (block: number) => names.has(`up_blocks.${block}.attentions.${each}.proj_in.weight`);
+  const architecture = names.has('add_embedding.linear_1.weight') ? 'sdxl' : 'sd1';
+  return { architecture, placeOf: isRegular ? unetPlaces(each, hasAttention) : undefined };
 }
 
 /**
@@ -597,42 +540,49 @@ function placesOf(names: ReadonlySet<string>) {
 export function originalModel(tensors: readonly LogicalTensor[]): OriginalModel | undefined {
   const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
   const names = new Set(byName.keys());
-  const found = placesOf(names);
+  const found = diffusersPlaces(names);
+  const refuse = (message: string, tensor?: string): never => {
+    throw new ScalepointError('UNKNOWN_FORMAT', message, { tensor });
+  };
+  const refuseParts = (architecture: string) =>
+    refuse(
+      `the file holds ${architecture} in the layout of diffusers without all of the tensors by which readers know the original; give the ` +
+        'index of all files of the model, such as transformer/diffusion_pytorch_model.safetensors.index.json',
+    );
   if (found === undefined) {
     const partial = architectureWith(names) === undefined ? diffusersArchitecture(names) : undefined;
-    return partial === undefined ? undefined : incomplete(partial);
+    return partial === undefined ? undefined : refuseParts(partial);
   }
   const { architecture, placeOf } = found;
-  if (placeOf === undefined) {
-    return unknown(
+  if (placeOf === undefined)
+    return refuse(
       'the file holds a UNet in the layout of diffusers, with other numbers of blocks than those of Stable Diffusion',
     );
-  }
   const taken = new Map<string, string>();
   const results = tensors.flatMap((tensor): LogicalTensor[] => {
     const place = placeOf(tensor.name);
     if (place === undefined) {
       const message = `tensor ${quoted(tensor.name)}: the original ${architecture} has no place for it, so that no reader would load it`;
-      return unknown(message, tensor.name);
+      return refuse(message, tensor.name);
     }
     const { name, joined, isSwapped = false } = place;
+    const named = (one: string) =>
+      byName.get(one) ?? badTensor(one, `it is missing, and ${tensor.name} is joined with it`);
     if (joined !== undefined && joined.index > 0) {
-      const [first = ''] = joined.all;
-      if (!byName.has(first)) badTensor(first, `it is missing, and ${tensor.name} is joined with it`);
+      named(joined.all[0] as string);
       return [];
     }
     const other = taken.get(name);
     if (other !== undefined) badTensor(tensor.name, `${other} has the same place, ${name}`);
     taken.set(name, tensor.name);
     if (isSwapped) return [rearranged(name, [tensor], true)];
-    if (joined === undefined) return [{ ...tensor, name, isRenamed: true }];
-    const all = joined.all.map(
-      (one) => byName.get(one) ?? badTensor(one, `it is missing, and ${tensor.name} is joined with it`),
-    );
-    return [rearranged(name, all, false)];
+    return [joined === undefined ? { ...tensor, name, isRenamed: true } : rearranged(name, joined.all.map(named))];
   });
-  if (architectureWith(new Set(taken.keys()))?.name !== architecture) incomplete(architecture);
-  return { architecture, tensors: results, note: noteOn(architecture) };
+  if (architectureWith(new Set(taken.keys()))?.name !== architecture) refuseParts(architecture);
+  const text =
+    `the file is in the layout of diffusers; its tensors get the names of the original ${architecture}, and those that it has as one are ` +
+    'joined, as ComfyUI does when it loads floats';
+  return { architecture, tensors: results, note: noteOf('diffusersLayout', { architecture }, text) };
 }
 
 // ----------------------------------------------------------------------------------------- layers of one layout in a model of the other
@@ -645,61 +595,24 @@ export interface LayerPlace {
   readonly part?: { readonly index: number; readonly count: number } | undefined;
 }
 
-/** Places of the rows of a layer, in their order. */
-type LayerPlaces = readonly LayerPlace[];
+/** Places of the rows of layers, in their order, by the names of the layers. */
+type LayerPlaces = Map<string, readonly LayerPlace[]>;
 
 /** Places of the halves of a layer that change places. */
-const swappedPlaces = (weight: string): LayerPlaces => [
-  { weight, part: { index: 1, count: 2 } },
-  { weight, part: { index: 0, count: 2 } },
-];
-
-/** Layers of an original, by their names, in a model of diffusers. */
-function placesInDiffusers(names: ReadonlySet<string>, placeOf: (name: string) => Place | undefined) {
-  const places = new Map<string, LayerPlaces>();
-  for (const weight of names) {
-    const { name, joined, isSwapped } = placeOf(weight) ?? {};
-    if (name?.endsWith('.weight') !== true) continue;
-    const all = joined?.all ?? [weight];
-    if (all.every((one) => names.has(one)))
-      places.set(splitEnd(name)[0], isSwapped ? swappedPlaces(weight) : all.map((one) => ({ weight: one })));
-  }
-  return places;
-}
-
-/** Prefixes of a diffusion model in a checkpoint. */
-const originalPrefixes = ['', 'model.diffusion_model.', 'diffusion_model.', 'model.'];
-
-/** Names that a UNet has in diffusers, of those that its blocks are counted by. */
-function unetNames(original: ReadonlySet<string>): Set<string> {
-  const names = new Set<string>();
-  const put = (side: string, block: number, count: number) => {
-    for (let i = 0; i < count; i++) names.add(`${side}_blocks.${block}.resnets.${i}.conv1.weight`);
-  };
-  // Stable Diffusion has two residual blocks in each block on the way down, and three on the way up.
-  for (let block = 0; block < 4; block++) {
-    if (original.has(`input_blocks.${3 * block + 1}.0.in_layers.2.weight`)) put('down', block, 2);
-    if (original.has(`output_blocks.${3 * block}.0.in_layers.2.weight`)) put('up', block, 3);
-    if (original.has(`output_blocks.${3 * block + 2}.1.proj_in.weight`))
-      names.add(`up_blocks.${block}.attentions.2.proj_in.weight`);
-  }
-  return names;
-}
+const swappedPlaces = (weight: string): readonly LayerPlace[] =>
+  [1, 0].map((index) => ({ weight, part: { index, count: 2 } }));
 
 /** Names of all layers that a UNet of Stable Diffusion may have. */
 function unetLayers(): string[] {
   const inner = ['attn1', 'attn2'].flatMap((at) => ['to_q', 'to_k', 'to_v', 'to_out.0'].map((to) => `${at}.${to}`));
-  const perBlock = [...inner, 'ff.net.0.proj', 'ff.net.2'];
-  const attentionLayers = [
-    'proj_in',
-    'proj_out',
-    ...Array.from({ length: 10 }, (_, i) => perBlock.map((name) => `transformer_blocks.${i}.${name}`)).flat(),
-  ];
+  const inBlocks = Array.from({ length: 10 }, (_, i) =>
+    [...inner, 'ff.net.0.proj', 'ff.net.2'].map((name) => `attentions.?.transformer_blocks.${i}.${name}`),
+  );
+  const resnets = Object.keys(resnet).map((name) => `resnets.?.${name}`);
+  const each = [...resnets, 'attentions.?.proj_in', 'attentions.?.proj_out', ...inBlocks.flat()];
+  // Stable Diffusion has two residual blocks in each block on the way down, and three on the way up.
   const bodies = (at: string, count: number) =>
-    Array.from({ length: count }, (_, i) => [
-      ...Object.keys(resnet).map((name) => `${at}.resnets.${i}.${name}`),
-      ...attentionLayers.map((name) => `${at}.attentions.${i}.${name}`),
-    ]).flat();
+    each.flatMap((name) => Array.from({ length: count }, (_, i) => `${at}.${name.replace('?', String(i))}`));
   const blocks = [0, 1, 2, 3].flatMap((i) => [
     ...bodies(`down_blocks.${i}`, 2),
     ...bodies(`up_blocks.${i}`, 3),
@@ -709,30 +622,28 @@ function unetLayers(): string[] {
   return [...Object.keys(unetModules), ...blocks, ...bodies('mid_block', 2)];
 }
 
-/** Layers of diffusers, by their names, in an original checkpoint; undefined for models that are not known. */
-function placesInOriginal(own: ReadonlySet<string>, prefix: string): Map<string, LayerPlaces> | undefined {
-  const architecture = architectureWith(own)?.name;
-  const isUnet = (architecture === 'sd1' || architecture === 'sdxl') && own.has('input_blocks.0.0.weight');
+/** Places of layers of diffusers in an original checkpoint; undefined for models that are not known. @param prefix of the model's tensors */
+function placesInOriginal(names: ReadonlySet<string>, prefix: string): LayerPlaces | undefined {
+  const architecture = architectureWith(names)?.name;
+  const isUnet = (architecture === 'sd1' || architecture === 'sdxl') && names.has('input_blocks.0.0.weight');
   const known = transformers.find((one) => one.architecture === architecture);
   if (known === undefined && !isUnet) return undefined;
   // List the layers that diffusers has.
   const layers: string[] = known === undefined ? unetLayers() : Object.keys({ ...known.modules, ...known.swapped });
   for (const [list, { to, modules, joined = {} }] of Object.entries(known?.blocks ?? {})) {
-    const numbers = new Set(
-      [...own].flatMap((name) => (name.startsWith(`${to}.`) ? [name.slice(to.length + 1).split('.')[0]] : [])),
-    );
-    for (const number of numbers)
-      for (const module of [...Object.keys(modules), ...Object.values(joined).flat()])
-        layers.push(`${list}.${number}.${module}`);
+    const all = [...Object.keys(modules), ...Object.values(joined).flat()];
+    const inList = [...names].filter((name) => name.startsWith(`${to}.`));
+    for (const number of new Set(inList.map((name) => name.slice(to.length + 1).split('.')[0])))
+      for (const module of all) layers.push(`${list}.${number}.${module}`);
   }
-  const placeOf = known === undefined ? unetPlaces(unetNames(own)) : transformerPlaces(known, layers);
-  const places = new Map<string, LayerPlaces>();
+  const hasAttention = (block: number) => names.has(`output_blocks.${3 * block + 2}.1.proj_in.weight`);
+  const placeOf = known === undefined ? unetPlaces(2, hasAttention) : transformerPlaces(known, layers);
+  const places: LayerPlaces = new Map();
   for (const layer of layers) {
-    const { name = '', joined, isSwapped } = placeOf?.(`${layer}.weight`) ?? {};
-    if (!own.has(name)) continue;
-    const weight = prefix + name;
+    const { name = '', joined, isSwapped } = placeOf(`${layer}.weight`) ?? {};
     const part = joined && { index: joined.index, count: joined.all.length };
-    places.set(layer, isSwapped ? swappedPlaces(weight) : [{ weight, part }]);
+    const weight = prefix + name;
+    if (names.has(name)) places.set(layer, isSwapped ? swappedPlaces(weight) : [{ weight, part }]);
   }
   return places;
 }
@@ -743,13 +654,23 @@ function placesInOriginal(own: ReadonlySet<string>, prefix: string): Map<string,
  * undefined for other layers, and for models that are not known.
  * @param names of the tensors of the model
  */
-export function layerPlaces(names: readonly string[]): (layer: string) => LayerPlaces | undefined {
+export function layerPlaces(names: readonly string[]): (layer: string) => readonly LayerPlace[] | undefined {
   const all = new Set(names);
-  const found = placesOf(all);
-  let places = found?.placeOf && placesInDiffusers(all, found.placeOf);
-  for (const prefix of found === undefined ? originalPrefixes : []) {
-    const own = names.flatMap((name) => (name.startsWith(prefix) ? [name.slice(prefix.length)] : []));
-    places ??= placesInOriginal(new Set(own), prefix);
+  const found = diffusersPlaces(all);
+  let places: LayerPlaces | undefined;
+  if (found?.placeOf !== undefined) {
+    places = new Map();
+    for (const weight of all) {
+      const { name, joined, isSwapped } = found.placeOf(weight) ?? {};
+      const sources = joined?.all ?? [weight];
+      if (name?.endsWith('.weight') !== true || !sources.every((one) => all.has(one))) continue;
+      places.set(splitEnd(name)[0], isSwapped ? swappedPlaces(weight) : sources.map((one) => ({ weight: one })));
+    }
+  }
+  // A checkpoint may bundle the model with others, under one of these prefixes.
+  for (const prefix of found === undefined ? ['', 'model.diffusion_model.', 'diffusion_model.', 'model.'] : []) {
+    const inside = names.flatMap((name) => (name.startsWith(prefix) ? [name.slice(prefix.length)] : []));
+    places ??= placesInOriginal(new Set(inside), prefix);
   }
   const underscored = new Map([...(places ?? [])].map(([layer, place]) => [layer.replaceAll('.', '_'), place]));
   return (layer) => underscored.get(layer.replaceAll('.', '_'));

@@ -21,13 +21,13 @@ const joinedModules: readonly (readonly string[])[] = [
   ['q_a_proj', 'kv_a_proj_with_mqa'],
 ];
 
-const rowOfModule = new Map(joinedModules.flatMap((names, row) => names.map((name) => [name, row] as const)));
+const rowOfModule = new Map(joinedModules.flatMap((names) => names.map((name) => [name, names.join('|')] as const)));
 
 /** The matrix that a loader makes of a weight and others, under a name that only these have; undefined for other tensors. */
 export function joinedMatrix(name: string): string | undefined {
   const [, prefix = '', module = ''] = /^(.*\.)?([^.]+)\.weight$/s.exec(name) ?? [];
   const row = rowOfModule.get(module);
-  return row === undefined ? undefined : `${prefix}(${joinedModules[row]?.join('|')})`;
+  return row === undefined ? undefined : `${prefix}(${row})`;
 }
 
 /** The unit of a weight whose layer has one scheme: all experts of a layer, or a joined matrix; undefined for other tensors. */
@@ -46,30 +46,25 @@ function schemeName(form: Form): string {
   if (!/^(compressed-tensors|microscaled|scaled-elements)$/.test(form.codec)) return '';
   const known = schemeNames.get(form);
   if (known !== undefined) return known;
-  const name = statedFields.map((field) => (form as unknown as Record<string, unknown>)[field]).join(' ');
+  const fields: Readonly<Record<string, unknown>> = { ...form };
+  const name = statedFields.map((field) => fields[field]).join(' ');
   schemeNames.set(form, name);
   return name;
 }
 
-/** A weight in a form. */
-interface FormedWeight extends Pick<LogicalTensor, 'name' | 'shape'> {
-  readonly form: Form;
-}
-
 /** Names of the weights of each unit that has several schemes, or codes beside floats. */
-export function cutUnits(weights: readonly FormedWeight[]): (readonly string[])[] {
+export function cutUnits(weights: readonly Pick<LogicalTensor, 'name' | 'shape' | 'form'>[]): (readonly string[])[] {
   // Most results have one scheme, and files have up to a million tensors: keys are made only where something can be cut.
-  const isJoined = ({ name, shape }: FormedWeight) => shape.length >= 2 && fusedUnit(name) !== undefined;
-  const joined = weights.filter(isJoined);
-  if (joined.every(({ form }) => schemeName(form) === schemeName((joined[0] as FormedWeight).form))) return [];
+  const joined = weights.filter(({ name, shape }) => shape.length >= 2 && fusedUnit(name) !== undefined);
+  const [first] = joined;
+  if (first === undefined || joined.every(({ form }) => schemeName(form) === schemeName(first.form))) return [];
   const schemes = new Map<string, string>();
   const cut = new Map<string, string[]>();
   for (const { name, form } of joined) {
     const key = fusedUnit(name) as string;
-    const scheme = schemeName(form);
-    const first = schemes.get(key);
-    if (first === undefined) schemes.set(key, scheme);
-    else if (first !== scheme) cut.set(key, []);
+    const scheme = schemes.get(key) ?? schemeName(form);
+    schemes.set(key, scheme);
+    if (scheme !== schemeName(form)) cut.set(key, []);
   }
   for (const { name } of joined) cut.get(fusedUnit(name) as string)?.push(name);
   return [...cut.values()];

@@ -78,49 +78,40 @@ export function tensorBytes(dtype: TensorDType, shape: readonly number[]): numbe
   return Number.isSafeInteger(bits) && bits % 8 === 0 ? bits / 8 : undefined;
 }
 
-/** Shared shapes. Models have few distinct shapes, and often many consecutive tensors of the same shape. */
-class Shapes {
-  readonly #byNumbers = new Map<string, readonly number[]>();
-  #last: readonly number[] = [];
-
-  /** The shared array of a shape. */
-  shared(shape: readonly number[]): readonly number[] {
-    if (isSameShape(shape, this.#last)) return this.#last;
+/** Makes a function that gives equal shapes as one array. Models have few shapes, and often many consecutive tensors of one. */
+function shapeSharing(): (shape: readonly number[]) => readonly number[] {
+  const byNumbers = new Map<string, readonly number[]>();
+  let last: readonly number[] = [];
+  return (shape) => {
+    let isLast = shape.length === last.length;
+    for (let i = 0; isLast && i < shape.length; i++) isLast = shape[i] === last[i];
+    if (isLast) return last;
     const key = shape.join();
     // Copy it, to free spare capacity.
-    const known = this.#byNumbers.get(key) ?? shape.slice();
-    this.#byNumbers.set(key, known);
-    this.#last = known;
-    return known;
-  }
+    last = byNumbers.get(key) ?? shape.slice();
+    byNumbers.set(key, last);
+    return last;
+  };
 }
 
-function isSameShape(a: readonly number[], b: readonly number[]): boolean {
-  if (a.length !== b.length) return false;
-  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
-  return true;
-}
-
-/** Values of an entry. */
-interface EntryValues {
-  dtype: string | undefined;
-  shape: number[] | undefined;
-  offsets: number[] | undefined;
-}
-
-/** Reads the entries of a header. */
-interface EntryReader {
-  readonly json: JsonReader;
+/** Facts that all entries of a header share. */
+interface EntrySetting {
   /** Offset of the tensors' bytes. */
   readonly dataOffset: number;
   /** Index of the file. */
   readonly file: number;
-  readonly shapes: Shapes;
+  readonly sharedShape: ReturnType<typeof shapeSharing>;
 }
 
-function readEntry(reader: EntryReader, name: string, position: number): TensorInfo {
-  const json: JsonReader = reader.json;
-  const { dtype, shape, offsets } = readMembers(json);
+function readTensorEntry(json: JsonReader, name: string, position: number, setting: EntrySetting): TensorInfo {
+  const found: { dtype?: string; shape?: number[]; offsets?: number[] } = {};
+  json.object('the entry', maxExtras, (key) => {
+    if (key === 'dtype') found.dtype = json.string('dtype');
+    else if (key === 'shape') found.shape = json.naturals('shape', maxRank);
+    else if (key === 'data_offsets') found.offsets = json.naturals('data_offsets', maxRank);
+    else json.skip(3);
+  });
+  const { dtype, shape, offsets } = found;
   if (dtype === undefined) json.fail('dtype is missing', position);
   if (shape === undefined) json.fail('shape is missing', position);
   if (offsets === undefined) json.fail('data_offsets is missing', position);
@@ -132,108 +123,12 @@ function readEntry(reader: EntryReader, name: string, position: number): TensorI
   const elements = elementCount(shape);
   if (elements === undefined) json.fail(`the product of shape ${show(shape)} is too large`, position);
   const bytes = tensorBytes(known, shape);
-  if (bytes === undefined) {
+  if (bytes === undefined)
     json.fail(`${elements} elements of ${known} with ${dtypeBits[known]} bits do not fill whole bytes`, position);
-  }
-  if (end - begin !== bytes) {
+  if (end - begin !== bytes)
     json.fail(`${known} of shape ${show(shape)} has ${bytes} bytes, but data_offsets span ${end - begin}`, position);
-  }
-  const { dataOffset, file, shapes } = reader;
-  return { name, dtype: known, shape: shapes.shared(shape), bytes, byteOffset: dataOffset + begin, file };
-}
-
-function readMembers(json: JsonReader): EntryValues {
-  const found: EntryValues = { dtype: undefined, shape: undefined, offsets: undefined };
-  json.object('the entry', maxExtras, (key) => {
-    if (key === 'dtype') found.dtype = json.string('dtype');
-    else if (key === 'shape') found.shape = json.naturals('shape', maxRank);
-    else if (key === 'data_offsets') found.offsets = json.naturals('data_offsets', maxRank);
-    else json.skip(3);
-  });
-  return found;
-}
-
-/** Reads the length of the header. Returns the offset of the tensors' bytes. */
-async function readLength(source: ByteSource): Promise<number> {
-  if (source.size < 8) {
-    badFile(`the file has ${source.size} bytes, too few for the 8 that hold the length of the header`, source.size);
-  }
-  const start = await source.read(0, 8);
-  const length = new DataView(start.buffer, start.byteOffset, 8).getBigUint64(0, true);
-  if (length > maxHeaderBytes) badFile(`the header claims ${length} bytes, more than the ${maxHeaderBytes} allowed`, 0);
-  const dataOffset = 8 + Number(length);
-  if (dataOffset > source.size) {
-    badFile(`the header claims ${length} bytes, but the file ends after ${source.size - 8} of them`, source.size);
-  }
-  return dataOffset;
-}
-
-/** Tensors of a header, and the positions of their entries. */
-interface Entries {
-  readonly tensors: TensorInfo[];
-  readonly positions: number[];
-  readonly metadata: Record<string, string>;
-}
-
-/** Reads the JSON, without comparing offsets with each other and the size of the file. */
-function readEntries(json: JsonReader, dataOffset: number, file: number): Entries {
-  const tensors: TensorInfo[] = [];
-  const positions: number[] = [];
-  const reader = { json, dataOffset, file, shapes: new Shapes() };
-  const metadata = Object.create(null) as Record<string, string>;
-  json.object('the header', maxMembers, (name, position) => {
-    if (name === '__metadata__') {
-      json.object('__metadata__', maxExtras, (key) => {
-        metadata[key] = json.string(`the value of ${quoted(key)} in __metadata__`);
-      });
-      return;
-    }
-    json.tensor = name;
-    tensors.push(readEntry(reader, name, position));
-    positions.push(position);
-    json.tensor = undefined;
-  });
-  if (json.peek() !== undefined) json.fail('there is more than spaces after the closing brace');
-  return { tensors, positions, metadata };
-}
-
-/** Sorts tensors, and the positions of their entries, by offset. Most files are sorted already. */
-function inOrder({ tensors, positions }: Entries): Pick<Entries, 'tensors' | 'positions'> {
-  const compare = (a: TensorInfo, b: TensorInfo) => a.byteOffset - b.byteOffset || a.bytes - b.bytes;
-  const isSorted = tensors.every((tensor, i) => i === 0 || compare(tensors[i - 1] as TensorInfo, tensor) <= 0);
-  if (isSorted) return { tensors, positions };
-  const at = (i: number) => tensors[i] as TensorInfo;
-  const order = [...tensors.keys()].sort((a, b) => compare(at(a), at(b)));
-  return { tensors: order.map(at), positions: order.map((i) => positions[i] as number) };
-}
-
-/** Checks that the sorted tensors do not overlap, leave gaps, or exceed the file. Returns their end. */
-function checkOffsets(
-  json: JsonReader,
-  { tensors, positions }: Pick<Entries, 'tensors' | 'positions'>,
-  dataOffset: number,
-  size: number,
-): number {
-  let covered = 0;
-  for (let i = 0; i < tensors.length; i++) {
-    const { name, byteOffset, bytes } = tensors[i] as TensorInfo;
-    const position = positions[i] as number;
-    json.tensor = name;
-    const begin = byteOffset - dataOffset;
-    const end = begin + bytes;
-    if (begin > covered) json.fail(`data_offsets begins at ${begin} and leaves a hole after ${covered}`, position);
-    if (begin < covered) {
-      json.fail(
-        `data_offsets begins at ${begin} and overlaps the tensor before it, which ends at ${covered}`,
-        position,
-      );
-    }
-    if (dataOffset + end > size) {
-      json.fail(`data_offsets ends at ${end}, but the file has only ${size - dataOffset} bytes of data`, position);
-    }
-    covered = end;
-  }
-  return dataOffset + covered;
+  const { dataOffset, file, sharedShape } = setting;
+  return { name, dtype: known, shape: sharedShape(shape), bytes, byteOffset: dataOffset + begin, file };
 }
 
 /**
@@ -242,13 +137,61 @@ function checkOffsets(
  * @throws ScalepointError `BAD_FILE` with the offset, and the tensor if one is at fault
  */
 export async function readSafetensors(source: ByteSource, file = 0): Promise<SafetensorsHeader> {
-  const dataOffset = await readLength(source);
+  // Read the length of the header.
+  const { size } = source;
+  if (size < 8) badFile(`the file has ${size} bytes, too few for the 8 that hold the length of the header`, size);
+  const start = await source.read(0, 8);
+  const length = new DataView(start.buffer, start.byteOffset, 8).getBigUint64(0, true);
+  if (length > maxHeaderBytes) badFile(`the header claims ${length} bytes, more than the ${maxHeaderBytes} allowed`, 0);
+  const dataOffset = 8 + Number(length);
+  if (dataOffset > size)
+    badFile(`the header claims ${length} bytes, but the file ends after ${size - 8} of them`, size);
+  // Read the JSON: tensors, and the positions of their entries.
   const header = await source.read(8, dataOffset);
-  const json = new JsonReader(header, 8);
+  const json: JsonReader = new JsonReader(header, 8);
   if (header[0] !== 0x7b) json.fail("expected '{' as the first byte");
-  const entries = readEntries(json, dataOffset, file);
-  const { tensors, positions } = inOrder(entries);
-  const end = checkOffsets(json, { tensors, positions }, dataOffset, source.size);
-  if (end !== source.size) badFile(`the tensors end at byte ${end}, but the file has ${source.size} bytes`, end);
-  return { tensors, metadata: entries.metadata };
+  const setting = { dataOffset, file, sharedShape: shapeSharing() };
+  const metadata = Object.create(null) as Record<string, string>;
+  let tensors: TensorInfo[] = [];
+  let positions: number[] = [];
+  json.object('the header', maxMembers, (name, position) => {
+    if (name === '__metadata__') {
+      json.object('__metadata__', maxExtras, (key) => {
+        metadata[key] = json.string(`the value of ${quoted(key)} in __metadata__`);
+      });
+      return;
+    }
+    json.tensor = name;
+    tensors.push(readTensorEntry(json, name, position, setting));
+    positions.push(position);
+    json.tensor = undefined;
+  });
+  if (json.peek() !== undefined) json.fail('there is more than spaces after the closing brace');
+  // Sort by offset. Most files are sorted already.
+  const compare = (a: TensorInfo, b: TensorInfo) => a.byteOffset - b.byteOffset || a.bytes - b.bytes;
+  if (tensors.some((tensor, i) => i > 0 && compare(tensors[i - 1] as TensorInfo, tensor) > 0)) {
+    const found = tensors.map((tensor, i) => ({ tensor, position: positions[i] as number }));
+    found.sort((a, b) => compare(a.tensor, b.tensor));
+    tensors = found.map(({ tensor }) => tensor);
+    positions = found.map(({ position }) => position);
+  }
+  // Check that they do not overlap, leave gaps, or exceed the file.
+  let covered = 0;
+  for (const [i, { name, byteOffset, bytes }] of tensors.entries()) {
+    const position = positions[i] as number;
+    const begin = byteOffset - dataOffset;
+    const end = begin + bytes;
+    json.tensor = name;
+    if (begin > covered) json.fail(`data_offsets begins at ${begin} and leaves a hole after ${covered}`, position);
+    if (begin < covered) {
+      const message = `data_offsets begins at ${begin} and overlaps the tensor before it, which ends at ${covered}`;
+      json.fail(message, position);
+    }
+    if (dataOffset + end > size)
+      json.fail(`data_offsets ends at ${end}, but the file has only ${size - dataOffset} bytes of data`, position);
+    covered = end;
+  }
+  const end = dataOffset + covered;
+  if (end !== size) badFile(`the tensors end at byte ${end}, but the file has ${size} bytes`, end);
+  return { tensors, metadata };
 }

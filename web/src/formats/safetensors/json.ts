@@ -18,7 +18,6 @@ const mostShort = 64;
 
 const quote = 0x22;
 const backslash = 0x5c;
-const isDigit = (byte: number | undefined) => byte !== undefined && byte >= 0x30 && byte <= 0x39;
 
 /** Reads JSON from bytes. Errors are `BAD_FILE` with the offset in the file. */
 export class JsonReader {
@@ -103,10 +102,24 @@ export class JsonReader {
       bits |= byte;
     }
     this.position = end + 1;
-    if (!escaped && bits < 0x80 && end - start <= shortString) return this.shortString(start + 1, end);
+    const begin = start + 1;
+    if (!escaped && bits < 0x80 && end - start <= shortString) {
+      // Look for a short string of ASCII among those before.
+      const length = end - begin;
+      const place = (length * 5 + (bytes[begin] as number) + 3 * (bytes[end - 1] as number)) % mostShort;
+      const known = this.short[place];
+      if (known?.length === length) {
+        let i = 0;
+        while (i < length && known.charCodeAt(i) === bytes[begin + i]) i++;
+        if (i === length) return known;
+      }
+      const text = String.fromCharCode(...bytes.subarray(begin, end));
+      this.short[place] = text;
+      return text;
+    }
     let text: string;
     try {
-      text = this.decoder.decode(bytes.subarray(start + 1, end));
+      text = this.decoder.decode(bytes.subarray(begin, end));
     } catch {
       this.fail(`${what}${of} is not UTF-8`, start);
     }
@@ -121,29 +134,16 @@ export class JsonReader {
     return text;
   }
 
-  /** A short string of ASCII. */
-  private shortString(begin: number, end: number): string {
-    const { bytes, short } = this;
-    const place = ((end - begin) * 5 + (bytes[begin] as number) + 3 * (bytes[end - 1] as number)) % mostShort;
-    const known = short[place];
-    if (known?.length === end - begin) {
-      let i = 0;
-      while (begin + i < end && known.charCodeAt(i) === bytes[begin + i]) i++;
-      if (begin + i === end) return known;
-    }
-    const text = String.fromCharCode(...bytes.subarray(begin, end));
-    short[place] = text;
-    return text;
-  }
-
   /** A whole number of at least 0 that a double holds exactly, written in digits. @param of owner of the number, for errors */
   natural(what: string, of = ''): number {
     const { bytes } = this;
-    if (!isDigit(this.peek())) this.fail(`expected ${what}${of}, a whole number of at least 0, got ${this.seen()}`);
+    this.peek();
     const start = this.position;
     let at = start;
     let value = 0;
-    for (; isDigit(bytes[at]); at++) value = value * 10 + (bytes[at] as number) - 0x30;
+    for (let digit = (bytes[at] ?? 0) - 0x30; digit >= 0 && digit <= 9; digit = (bytes[++at] ?? 0) - 0x30)
+      value = value * 10 + digit;
+    if (at === start) this.fail(`expected ${what}${of}, a whole number of at least 0, got ${this.seen()}`);
     this.position = at;
     if (at - start > 1 && bytes[start] === 0x30) this.fail(`${what}${of} has a leading zero`, start);
     const next = bytes[at];

@@ -5,53 +5,36 @@
  */
 
 import { type Reason, rankReason, reasons } from '../reason.js';
-import { own } from './reasons.js';
-
-/** A name, split at dots and slashes. */
-interface NameParts {
-  readonly parts: readonly string[];
-  readonly last: string;
-  /** The innermost module: `linear` in `norm1.linear.weight`, which is a linear layer inside of a norm. */
-  readonly owner: string;
-  /** True if the owner is a sibling of a list of experts. */
-  readonly nextToExperts: boolean;
-  /** True in a model that has a token embedding or an output layer outside of towers. */
-  readonly ofLanguageModel: boolean;
-}
-
-const scaleName = /(^|_)(scales?|scale_inv|absmax|quant_map)$/i;
-const zeroPointName = /(^|_)(zero_points?|q?zeros)$/i;
+import type { SafetensorsReason } from './reasons.js';
 
 /** Modules for pictures and sound, and those that fit their outputs to a language model, in the names of Hugging Face. */
 const towerName =
   /(^|[./])(visual|vision|vision_(tower|model|encoder|embed_tokens|projection)|vit_large_projector|audio_(tower|model|encoder)|image_newline|(multi_modal|mm|vision|audio|modality)_projector|connector)([./]|$)/i;
 
-/** Reasons to keep a tensor. The first one that matches is reported. */
-const keptKinds: readonly (readonly [reason: Reason, matches: (name: NameParts) => boolean])[] = [
-  [reasons.bias, ({ last, owner }) => /(^|_)bias(_|$)/i.test(last) || /(^|_)bias$/i.test(owner)],
-  [own({ kind: 'lmHead' }), ({ parts }) => parts.some((part) => /^lm_head$/i.test(part))],
-  [
-    reasons.embedding,
-    ({ owner, last }) => [owner, last].some((part) => /embed|embd|(^|_)emb$|^w[tp]e$|^shared$|_tokens?$/i.test(part)),
-  ],
-  [
-    reasons.norm,
-    ({ owner, last }) => [owner, last].some((part) => /norm(_?\d+)?$|^norm_|^(ln|bn|gn)(\d*|_\w+)$/i.test(part)),
-  ],
+/**
+ * Places in a name, which is split at dots and slashes: the last part; the innermost module, such as `linear` in `norm1.linear.weight`, which is
+ * a linear layer inside of a norm; either of them; any part; the whole name; the innermost module beside a list of experts; the name in a
+ * model that has a token embedding or an output layer outside of towers.
+ */
+type NamePlace = 'last' | 'owner' | 'end' | 'part' | 'name' | 'besideExperts' | 'inLanguageModel';
+
+/** Reasons to keep a tensor. The first row that matches is reported. */
+const keptNames: readonly (readonly [reason: Reason, place: NamePlace, words: RegExp])[] = [
+  [reasons.bias, 'last', /(^|_)bias(_|$)/i],
+  [reasons.bias, 'owner', /(^|_)bias$/i],
+  [{ kind: 'lmHead' }, 'part', /^lm_head$/i],
+  [reasons.embedding, 'end', /embed|embd|(^|_)emb$|^w[tp]e$|^shared$|_tokens?$/i],
+  [reasons.norm, 'end', /norm(_?\d+)?$|^norm_|^(ln|bn|gn)(\d*|_\w+)$/i],
   // Loaders expect routers in floats. A gate without experts beside it is an ordinary layer.
-  [
-    reasons.router,
-    ({ parts, owner, nextToExperts }) =>
-      parts.some((part) => /^router$/i.test(part)) ||
-      (nextToExperts && /^(shared_expert_)?gate$/i.test(owner)) ||
-      // Hunyuan's router.
-      (owner === 'wg' && parts.at(-3) === 'gate'),
-  ],
+  [reasons.router, 'part', /^router$/i],
+  [reasons.router, 'besideExperts', /^(shared_expert_)?gate$/i],
+  // Hunyuan's router.
+  [reasons.router, 'name', /(^|[./])gate[./]wg[./][^./]*$/],
   // DeepSeek's indexer weighs its heads in floats.
-  [own({ kind: 'sensitive' }), ({ parts, owner }) => owner === 'weights_proj' && parts.at(-3) === 'indexer'],
-  [own({ kind: 'tower' }), ({ parts, ofLanguageModel }) => ofLanguageModel && towerName.test(parts.join('.'))],
-  [own({ kind: 'scale' }), ({ last }) => scaleName.test(last)],
-  [own({ kind: 'zeroPoint' }), ({ last }) => zeroPointName.test(last)],
+  [{ kind: 'sensitive' }, 'name', /(^|[./])indexer[./]weights_proj[./][^./]*$/],
+  [{ kind: 'tower' }, 'inLanguageModel', towerName],
+  [{ kind: 'scale' }, 'last', /(^|_)(scales?|scale_inv|absmax|quant_map)$/i],
+  [{ kind: 'zeroPoint' }, 'last', /(^|_)(zero_points?|q?zeros)$/i],
 ];
 
 /** Number of cached ends of names. Models have a few dozen. */
@@ -59,16 +42,6 @@ const mostEnds = 1024;
 
 /** Names to check as a whole: those with routers, or with parts that count anywhere in the name. */
 const unusual = /lm_head|router|gate[./]|indexer[./]|vision|visual|audio|projector|connector/i;
-
-/** Begin of the last two parts of a name. */
-function endOf(name: string): number {
-  let separators = 0;
-  for (let at = name.length - 1; at >= 0; at--) {
-    const unit = name.charCodeAt(at);
-    if ((unit === 0x2e || unit === 0x2f) && ++separators === 2) return at + 1;
-  }
-  return 0;
-}
 
 /**
  * Makes a function from names to the reason to keep a tensor by default, or undefined.
@@ -86,27 +59,36 @@ export function keeperByName(tensors: readonly { readonly name: string }[]): (na
   }
   const reasonFor = (name: string): Reason | undefined => {
     const parts = name.split(/[./]/);
-    const last = parts.at(-1) ?? '';
-    const owner = parts.at(-2) ?? '';
+    const [owner = '', last = ''] = parts.length > 1 ? parts.slice(-2) : ['', name];
     const prefix = name.slice(0, Math.max(0, name.length - last.length - owner.length - 2));
-    const nextToExperts = expertPrefixes.has(prefix);
-    return keptKinds.find(([, matches]) => matches({ parts, last, owner, nextToExperts, ofLanguageModel }))?.[0];
+    const places: Readonly<Record<NamePlace, readonly string[]>> = {
+      last: [last],
+      owner: [owner],
+      end: [owner, last],
+      part: parts,
+      name: [name],
+      besideExperts: expertPrefixes.has(prefix) ? [owner] : [],
+      inLanguageModel: ofLanguageModel ? [name] : [],
+    };
+    return keptNames.find(([, place, words]) => places[place].some((text) => words.test(text)))?.[0];
   };
   const known = new Map<string, { readonly reason: Reason | undefined }>();
   return (name) => {
-    // Decide about all others by the last two parts.
+    // Decide about all others by the last two parts, whose begin is behind the second separator from the end.
     if (unusual.test(name)) return reasonFor(name);
-    const end = name.slice(endOf(name));
-    let found = known.get(end);
-    if (found === undefined) {
-      found = { reason: reasonFor(name) };
-      if (known.size < mostEnds) known.set(end, found);
+    let begin = 0;
+    for (let at = name.length - 1, separators = 0; at >= 0 && begin === 0; at--) {
+      const unit = name.charCodeAt(at);
+      if ((unit === 0x2e || unit === 0x2f) && ++separators === 2) begin = at + 1;
     }
+    const end = name.slice(begin);
+    const found = known.get(end) ?? { reason: reasonFor(name) };
+    if (known.size < mostEnds) known.set(end, found);
     return found.reason;
   };
 }
 
-const conv1DReason = own({ kind: 'conv1D' });
+const conv1DReason: SafetensorsReason = { kind: 'conv1D' };
 
 /** End of the names of weights in GPT-2's layers. */
 const conv1D = /(^|\.)(c_attn|c_proj|c_fc|q_attn)\.weight$/;

@@ -2,22 +2,16 @@
 
 import { checkKindMembers } from '../../core/check.js';
 import { rangeError } from '../../core/errors.js';
-import { type Hint, mention, oneOf, onlyWith, without } from '../../core/option-problem.js';
+import { oneOf, onlyWith } from '../../core/option-problem.js';
 import { modelGranularityNames } from '../../core/range.js';
 import { amended, choice, type OptionsOf, option, readNumber, toggle, type Words } from '../../core/schema.js';
-import type { CodeWidth } from '../codecs/compressed-tensors.js';
-import type { Reader } from '../format.js';
 import {
-  checkRules,
   type FormatOption,
   type ModelGranularity,
   type NonFiniteOptions,
   nonFiniteEntry,
-  optionTable,
-  type PlanChoices,
   type RangeOptions,
   type RequantizeOptions,
-  type Rule,
   rangeEntry,
   requantizeEntry,
   type ScaleSearchOptions,
@@ -25,12 +19,8 @@ import {
   searchEntry,
 } from '../options.js';
 import { partEntry, type ShardOptions, shardEntries } from '../shards.js';
-import { checkStatistics, feedbackEntries, importanceEntry, type StatisticsOptions } from '../statistics-options.js';
+import { feedbackEntries, importanceEntry, type StatisticsOptions } from '../statistics-options.js';
 import { checkConfig, configSidecar, settingsSidecar } from './config.js';
-import { codesOf, integersOf, isTarget, knownGroupsOf, safetensorsTargets, takesOption } from './targets.js';
-
-/** Targets that take an option. */
-const takers = (option: string) => safetensorsTargets.filter((to) => takesOption(to, option));
 
 /** Largest group size. A group is converted at once and must fit into a tile. */
 const maxGroupSize = 2 ** 18;
@@ -38,7 +28,7 @@ const maxGroupSize = 2 ** 18;
 /** Members of a granularity by its kind. */
 const granularityKinds = { 'per-channel': ['kind'], 'per-group': modelGranularityNames };
 
-function checkGranularity(value: unknown, name: string): void {
+export function checkGranularity(value: unknown, name: string): void {
   if (checkKindMembers(value, modelGranularityNames, granularityKinds, name) === 'per-channel') return;
   // Require a multiple of 8, so that groups of 4- and 8-bit codes fill whole words.
   const expected = { kind: 'number', multipleOf: 8, min: 8, max: maxGroupSize } as const;
@@ -174,175 +164,14 @@ export function hasByteCodes({ packed, activations }: SafetensorsOptions): boole
   return packed === false || activations !== undefined;
 }
 
-/** The options of safetensors and .npy files. */
-export const options = optionTable<SafetensorsOptions>(
-  'safetensors, integers',
-  {
-    ...entries,
-    ...sidecarEntries,
-    quantizeConfig: settings(
-      'quantizeConfig',
-      'quantize_config.json',
-      'GPTQ has a quantize_config.json there as well, and AWQ a quant_config.json, for older loaders.',
-    ),
-    quantConfig: settings('quantConfig', 'quant_config.json'),
-  },
-  (choices) => {
-    checkRules(choices.rules, checkRule);
-    checkStatistics(choices);
-    checkOneForm(choices);
-    checkUse(choices);
-    for (const weights of weightsOf(choices)) checkForm(choices, weights);
-    checkGroups(choices);
-  },
-);
-
-/** This package as a reader of a result. */
-export function hereReader(file: string): Reader {
-  const code = `import { readFloats } from 'scalepoint/model';\nconst { data, shape } = await readFloats('${file}', 'NAME.weight');`;
-  return { program: 'Scalepoint', code };
-}
-
-// ----------------------------------------------------------------------------------------------------------- what goes together
-
-type Choices = PlanChoices<SafetensorsOptions>;
-
-function checkRule({ to, granularity }: { readonly to?: unknown; readonly granularity?: unknown }, path: string): void {
-  if (to !== undefined && !isTarget(to)) {
-    throw rangeError(`${path}.to`, oneOf(safetensorsTargets), to);
-  }
-  if (granularity === undefined) return;
-  if (!takesOption(to, 'granularity')) {
-    throw rangeError(`${path}.granularity`, onlyWith(`${path}.to`, ...takers('granularity')), to);
-  }
-  checkGranularity(granularity, `${path}.granularity`);
-}
-
-/** Options of codes, in the order in which they are checked. */
-const codeOptions = ['granularity', 'scheme', 'packed', 'range', 'importance', 'method', 'activations'] as const;
-
-/** Refuses options that do not apply to any of the targets. */
-function checkUse(choices: Choices): void {
-  const { to, rules = [], scheme, granularity, packed, include, range } = choices;
-  const all = [to, ...rules.flatMap((rule) => (rule.keep ? [] : [rule.to]))];
-  const isTaken = (option: string) => all.some((target) => takesOption(target, option));
-  if (choices.search === 'best' && !isTaken('search'))
-    throw rangeError('search', onlyWith('to', ...takers('search')), to);
-  // Rules select their weights themselves.
-  if (include !== undefined && !takesOption(to, 'include')) {
-    throw rangeError('include', onlyWith('to', ...takers('include')), to);
-  }
-  if (all.some((target) => integersOf(target) !== undefined)) return;
-  const float8 = all.find((target) => codesOf(target)?.kind === 'floats');
-  const has: string[] = [];
-  if (float8 !== undefined) {
-    // Allow the values that float8 has anyway.
-    const beside: Hint = { kind: 'with', options: [mention('to', float8)] };
-    if (granularity?.kind === 'per-group') {
-      throw rangeError('granularity.kind', oneOf(['per-channel']), granularity.kind, beside);
-    }
-    if (scheme === 'asymmetric') throw rangeError('scheme', oneOf(['symmetric']), scheme, beside);
-    if (packed === true) throw rangeError('packed', without('to', float8), packed);
-    has.push('granularity', 'scheme', 'packed');
-  }
-  for (const option of codeOptions) {
-    if (choices[option] === undefined || has.includes(option) || isTaken(option)) continue;
-    throw rangeError(option, onlyWith('to', ...takers(option)), to);
-  }
-  // Scales of small floats and ComfyUI's have one search.
-  const single = all.find((target) => ['comfy', 'microscaled', 'mlx', 'gptq'].includes(codesOf(target)?.kind ?? ''));
-  if (single !== undefined && range !== undefined && range !== 'min-max' && range !== 'mse') {
-    throw rangeError('range', oneOf(['min-max', 'mse']), range, { kind: 'with', options: [mention('to', single)] });
-  }
-}
-
-/** True if the option applies to weights that become `to`: the target of the options; if that has no granularity, the integers of rules. */
-export function hasSharedGranularity(choices: { readonly to: string }, to: string): boolean {
-  return to === choices.to || integersOf(choices.to) === undefined;
-}
-
-/** Requested granularity of weights that become `to`. */
-export function granularityOf(
-  choices: SafetensorsOptions & { readonly to: string },
-  to: string,
-  rule: Rule | undefined,
-): ModelGranularity | undefined {
-  return rule?.granularity ?? (hasSharedGranularity(choices, to) ? choices.granularity : undefined);
-}
-
-/** Checks that all codes of a file have one form, as a configuration requires. */
-function checkOneForm({ to, rules = [] }: Choices): void {
-  let codes: string | undefined = codesOf(to) && to;
-  for (const [i, rule] of rules.entries()) {
-    if (rule.keep || codesOf(rule.to) === undefined) continue;
-    codes ??= rule.to;
-    if (codesOf(codes)?.kind !== codesOf(rule.to)?.kind) {
-      throw rangeError(`rules[${i}].to`, without('to', codes), rule.to);
-    }
-  }
-}
-
-/** Checks groups of targets whose loaders know few sizes. */
-function checkGroups(choices: Choices): void {
-  const { to, rules = [] } = choices;
-  const check = (target: string, rule: Rule | undefined, path: string) => {
-    const sizes = knownGroupsOf(target);
-    const asked = granularityOf(choices, target, rule);
-    if (sizes === undefined || asked === undefined) return;
-    const beside: Hint = { kind: 'with', options: [mention('to', target)] };
-    const option = rule?.granularity === undefined ? 'granularity' : `${path}granularity`;
-    if (asked.kind !== 'per-group') throw rangeError(`${option}.kind`, oneOf(['per-group']), asked.kind, beside);
-    if (!sizes.includes(asked.groupSize))
-      throw rangeError(`${option}.groupSize`, oneOf(sizes), asked.groupSize, beside);
-  };
-  check(to, undefined, '');
-  for (const [i, rule] of rules.entries()) if (!rule.keep) check(rule.to, rule, `rules[${i}].`);
-}
-
-/** Weights that become integers, by default or by a rule. */
-interface IntegerWeights {
-  /** Prefix of option paths: empty, or `rules[2].`. */
-  readonly path: string;
-  readonly to: string;
-  readonly bits: CodeWidth;
-  readonly kind: ModelGranularity['kind'];
-}
-
-function weightsOf(choices: Choices): IntegerWeights[] {
-  const { to, rules = [] } = choices;
-  const all = [
-    { path: '', to, granularity: granularityOf(choices, to, undefined) },
-    ...rules.flatMap((rule, i) =>
-      rule.keep ? [] : [{ path: `rules[${i}].`, to: rule.to, granularity: granularityOf(choices, rule.to, rule) }],
-    ),
-  ];
-  return all.flatMap(({ granularity: asked, ...weights }) => {
-    const bits = integersOf(weights.to)?.bits;
-    return bits === undefined
-      ? []
-      : [
-          {
-            ...weights,
-            bits,
-            kind: asked?.kind ?? (bits === 8 && hasByteCodes(choices) ? 'per-channel' : 'per-group'),
-          },
-        ];
-  });
-}
-
-function checkForm({ packed, activations, scheme }: Choices, { path, to, bits, kind }: IntegerWeights): void {
-  if (packed === false && bits === 4) {
-    throw rangeError('packed', without(`${path}to`, to), packed);
-  }
-  if (packed === false && kind === 'per-group') {
-    throw rangeError('packed', without(`${path}granularity.kind`, kind), packed);
-  }
-  if (activations === undefined) return;
-  // Kernels for 8-bit activations take int8 weights with one scale per row.
-  if (bits !== 8) throw rangeError('activations', onlyWith(`${path}to`, 'int8'), to);
-  if (kind !== 'per-channel') {
-    throw rangeError('activations', onlyWith(`${path}granularity.kind`, 'per-channel'), kind);
-  }
-  if (scheme === 'asymmetric') throw rangeError('activations', onlyWith('scheme', 'symmetric'), scheme);
-  if (packed === true) throw rangeError('activations', without('packed', true), activations);
-}
+/** Descriptions of all options, and of files beside the result that older loaders read. */
+export const optionEntries = {
+  ...entries,
+  ...sidecarEntries,
+  quantizeConfig: settings(
+    'quantizeConfig',
+    'quantize_config.json',
+    'GPTQ has a quantize_config.json there as well, and AWQ a quant_config.json, for older loaders.',
+  ),
+  quantConfig: settings('quantConfig', 'quant_config.json'),
+};

@@ -4,8 +4,10 @@
  */
 
 import { ScalepointError } from '../../core/errors.js';
+import { noteOf } from '../../core/note.js';
 import type { CastForm, CastType } from '../codecs/cast.js';
 import type { Form, Part } from '../codecs/codec.js';
+import { quotedNames } from '../files/bytes.js';
 import {
   type FilePlan,
   fileName,
@@ -30,8 +32,8 @@ import {
   partName,
 } from '../tensors.js';
 import type { WeightNames } from '../weight-names.js';
+import { WeightStatistics } from '../weight-statistics.js';
 import type { TensorDType } from './header.js';
-import { SafetensorsInputStatistics } from './inputs.js';
 import { keeperByName } from './keep.js';
 import type {
   Fields,
@@ -41,433 +43,17 @@ import type {
   SafetensorsChoices,
   WeightToStore,
 } from './layouts/layout.js';
-import { codedLayoutOf, codeWriterOf, isCoded, quantizedLayoutOf } from './layouts/registry.js';
-import { sourceNotes } from './layouts/source-note.js';
-import { type Left, notesOnLeft } from './notes.js';
-import { granularityOf, hasSharedGranularity } from './options.js';
-import { own } from './reasons.js';
-import { castOf, knownGroupsOf, safetensorsTargets, takesOption } from './targets.js';
+import { codedLayoutOf, quantizedLayoutOf, sourceNotes } from './layouts/registry.js';
+import { type LeftWeight, notesOnLeft, type UncutGroups } from './notes.js';
+import { granularityFor, hasSharedGranularity, layoutOfCodes, targetRow } from './targets.js';
 import { layoutListed } from './write-header.js';
+
+// ----------------------------------------------------------------------------------------------------------------- each tensor alone
 
 /** Types that can be converted. */
 const floatTypes: readonly string[] = ['F32', 'F16', 'BF16', 'F64'];
 
-const complexReason = own({ kind: 'complex' });
-const smallFloatReason = cachedReason((bits: number) => own({ kind: 'smallFloat', bits }));
-
-/** Reason not to convert a tensor of an unsupported type. */
-function strangeType(dtype: string): Reason {
-  const [, bits] = /^F([468])_?/.exec(dtype) ?? [];
-  if (bits !== undefined) return smallFloatReason(Number(bits));
-  return dtype === 'C64' ? complexReason : nonFloatReason(dtype);
-}
-
-/** A tensor with its choice before the others are known. */
-interface Wish extends WeightToStore {
-  /** The stored tensor, if it is a single one without scales; undefined for stacked ones. */
-  readonly stored: SourceTensor | undefined;
-  /** Bytes of the floats. */
-  readonly bytes: number;
-  readonly rule: Rule | undefined;
-  /** Reason to keep it. */
-  kept: Reason | undefined;
-  /** Option that would convert it, if there is one. */
-  left: 'include' | 'rule' | undefined;
-}
-
-function wishOf(source: LogicalTensor, rule: Rule | undefined, to: string): Wish {
-  const { tensor } = source.parts[0] as LogicalTensor['parts'][number];
-  const layout = codedLayoutOf(source.form);
-  const stored = layout === undefined && source.gathered === undefined ? tensor : undefined;
-  const dtype = layout === undefined ? tensor.dtype : layout.floats(source.form);
-  const bytes =
-    layout === undefined
-      ? tensor.bytes * source.parts.length
-      : (elementCount(source.shape) ?? 0) * (dtype === 'F32' ? 4 : 2);
-  return { source, stored, dtype, bytes, rule, to, kept: undefined, left: undefined };
-}
-
-/** Parts of one form, by the array of a shape. Equal shapes may be distinct arrays. */
-interface PartsByShape {
-  readonly byArray: Map<readonly number[], readonly Part[]>;
-  readonly byNumbers: Map<string, readonly Part[]>;
-}
-
-/** The decisions about all tensors. */
-interface Decided {
-  readonly planned: readonly PlannedTensor[];
-  /** Kept weights that an option would convert. */
-  readonly left: readonly Left[];
-}
-
-/** Decides about the tensors of a file. */
-class Planner {
-  readonly #choices: SafetensorsChoices;
-  readonly #isModel: boolean;
-  readonly #makeParts: PartsOf;
-  readonly #casts: Readonly<Record<CastType, CastForm>> = {
-    F32: { codec: 'cast', to: 'F32' },
-    F16: { codec: 'cast', to: 'F16' },
-    BF16: { codec: 'cast', to: 'BF16' },
-  };
-  readonly #parts = new Map<Form, PartsByShape>();
-  readonly #copies: Copies = new Map();
-  readonly #ends = new Map<string, boolean>();
-  readonly #tensors: readonly LogicalTensor[];
-  #names: ReadonlySet<string> | undefined;
-  /** Undefined without targets of codes. */
-  readonly #layout: LayoutPlan | undefined;
-  readonly #keptByName: (name: string) => Reason | undefined;
-  /** Weights that loaders would take for floats. */
-  readonly #taken = new Map<string, Reason>();
-
-  readonly #inputs: SafetensorsInputStatistics | undefined;
-
-  /** @param isModel true if names have meaning */
-  constructor(
-    tensors: readonly LogicalTensor[],
-    choices: SafetensorsChoices,
-    isModel: boolean,
-    partsOf: PartsOf,
-    inputs: SafetensorsInputStatistics | undefined,
-    layout: LayoutPlan | undefined,
-  ) {
-    this.#choices = choices;
-    this.#inputs = inputs;
-    this.#isModel = isModel;
-    this.#makeParts = partsOf;
-    this.#tensors = tensors;
-    this.#layout = layout;
-    this.#keptByName = isModel ? (layout?.keptByName ?? keeperByName(tensors)) : () => undefined;
-  }
-
-  decide(): Decided {
-    let decided = this.#decideOnce();
-    // Keep weights that would be read wrongly. This may change the groups of others, and so which weights become codes.
-    for (;;) {
-      const found = this.#layout?.takenForFloats?.(decided.planned) ?? [];
-      const before = this.#taken.size;
-      for (const [name, reason] of found) this.#taken.set(name, reason);
-      if (this.#taken.size === before) break;
-      decided = this.#decideOnce();
-    }
-    const weigh = (tensor: PlannedTensor) =>
-      isCoded(tensor) ? this.#inputs?.weighed(tensor, this.#layout?.weighing) : undefined;
-    return { ...decided, planned: decided.planned.map((tensor) => weigh(tensor) ?? tensor) };
-  }
-
-  #decideOnce(): Decided {
-    const wishes = this.#tensors.map((source) => this.#wish(source));
-    const groupSizes = this.#groupSizes(wishes);
-    const left: Left[] = [];
-    const planned = wishes.map((wish) => {
-      const { source, bytes, kept } = wish;
-      if (kept !== undefined) {
-        left.push(...this.#leftOf(wish, kept, groupSizes.get(wish.to)));
-        return this.#keep(wish, kept);
-      }
-      const cast = castOf(wish.to);
-      if (cast !== undefined) return this.#cast(source, cast);
-      const groupSize = this.#groupSizeOf(wish, groupSizes.get(wish.to));
-      const groups = this.#uncutGroups(wish, groupSize);
-      const form = this.#formOf(wish, groups === undefined ? groupSize : undefined);
-      const misfit = this.#misfit(wish, form);
-      if (misfit !== undefined) return this.#keep(wish, misfit);
-      if (groups !== undefined) {
-        const reason = { kind: 'notDivisible', dimension: source.shape.at(-1) as number, by: groups.size } as const;
-        left.push({ source, bytes, reason, by: 'groups', groups });
-        return this.#keep(wish, reason);
-      }
-      return convertedLogical(source, form, this.#partsOf(source.shape, form));
-    });
-    return { planned, left };
-  }
-
-  /** A kept weight, if an option would convert it. @param usual default group size of its target */
-  #leftOf(wish: Wish, reason: Reason, usual: number | undefined): Left[] {
-    const { source, bytes, left: by } = wish;
-    if (by === undefined) return [];
-    // Default groups adapt to the rows that become codes.
-    const groupSize = this.#groupSizeOf(wish, this.#hasChoice(wish) ? undefined : usual);
-    const groups = this.#uncutGroups(wish, groupSize);
-    const misfit = this.#misfit(wish, this.#formOf(wish, groups === undefined ? groupSize : undefined));
-    const fits = misfit === undefined || (by === 'rule' && misfit.kind === 'notSmaller');
-    return fits ? [{ source, bytes, reason, by, groups }] : [];
-  }
-
-  /** Groups, with the option that sets them, if they do not divide the rows of a weight. */
-  #uncutGroups({ source, to, rule }: Wish, groupSize: number | undefined): Left['groups'] {
-    if (groupSize === undefined || (source.shape.at(-1) as number) % groupSize === 0) return undefined;
-    const { rules = [] } = this.#choices;
-    const isShared = rule?.granularity === undefined && hasSharedGranularity(this.#choices, to);
-    const path = rule === undefined || isShared ? 'granularity' : `rules[${rules.indexOf(rule)}].granularity`;
-    return { path, size: groupSize, isFixed: knownGroupsOf(to) !== undefined };
-  }
-
-  #partsOf(shape: readonly number[], form: Form): readonly Part[] {
-    let known = this.#parts.get(form);
-    if (known === undefined) {
-      known = { byArray: new Map(), byNumbers: new Map() };
-      this.#parts.set(form, known);
-    }
-    const found = known.byArray.get(shape);
-    if (found !== undefined) return found;
-    const key = shape.join();
-    const parts = known.byNumbers.get(key) ?? this.#makeParts(shape, form);
-    known.byNumbers.set(key, parts);
-    known.byArray.set(shape, parts);
-    return parts;
-  }
-
-  #wish(source: LogicalTensor): Wish {
-    const { rules, to: target } = this.#choices;
-    const rule = rules && ruleFor(rules, source.name);
-    const to = rule?.to ?? target;
-    const wish = wishOf(source, rule, to);
-    const cast = castOf(to);
-    if (rule?.keep) wish.kept = reasons.rule;
-    else if (to === 'copy') wish.kept = reasons.copy;
-    else if (!floatTypes.includes(wish.dtype)) wish.kept = strangeType(wish.dtype);
-    else if (cast === undefined) this.#obstruct(wish);
-    else if (wish.stored?.dtype === cast) wish.kept = reasons.sameType;
-    return wish;
-  }
-
-  /** Finds reasons against codes of any form. */
-  #obstruct(wish: Wish): void {
-    const { source, dtype, bytes, rule } = wish;
-    const { name, shape } = source;
-    // Check obstacles that rules cannot override.
-    if (shape.length === 0) wish.kept = rankReason(0);
-    else if (bytes === 0) wish.kept = reasons.empty;
-    else if (shape.length === 1) wish.kept = this.#keptByName(name) ?? rankReason(1);
-    else wish.kept = this.#taken.get(name) ?? this.#layout?.obstacle?.(wish);
-    if (wish.kept !== undefined || rule !== undefined) return;
-    wish.kept = this.#keptByName(name);
-    if (wish.kept !== undefined) {
-      // Scales and zero points belong to weights that are codes already.
-      if (wish.kept.kind !== 'scale' && wish.kept.kind !== 'zeroPoint') wish.left = 'rule';
-      return;
-    }
-    wish.kept = this.#layout?.notLinear?.(name, shape);
-    if (wish.kept !== undefined && takesOption(wish.to, 'include')) wish.left = 'include';
-    if (wish.kept !== undefined) return;
-    // Quantize float64 from a .npy file: it is numpy's default type, and the file was chosen for quantizing.
-    if (this.#isModel && dtype === 'F64') {
-      wish.kept = dtypeReason(dtype);
-      wish.left = 'rule';
-    }
-  }
-
-  /** Reason why codes of a tensor cannot be stored, or do not pay. */
-  #misfit({ source, bytes, rule }: Wish, form: Form): Reason | undefined {
-    const parts = this.#partsOf(source.shape, form);
-    let size = 0;
-    for (const part of parts) {
-      const { role, suffix } = part;
-      if (this.#isEnd(suffix) && this.#hasName(partName(source.name, part))) return own({ kind: 'nameTaken', role });
-      size += part.bytes;
-    }
-    return rule === undefined && size >= bytes ? reasons.notSmaller : undefined;
-  }
-
-  /** True if a stored tensor that the result may hold has this name. */
-  #hasName(name: string): boolean {
-    this.#names ??= new Set(this.#tensors.map((tensor) => tensor.name));
-    return this.#names.has(name);
-  }
-
-  /** True if a name of the model ends with a part's suffix. Mostly false, which avoids building names. */
-  #isEnd(suffix: string): boolean {
-    if (suffix === '') return false;
-    const known = this.#ends.get(suffix);
-    if (known !== undefined) return known;
-    let isEnd = false;
-    for (const { name } of this.#tensors) isEnd ||= name.endsWith(suffix);
-    this.#ends.set(suffix, isEnd);
-    return isEnd;
-  }
-
-  /** Default group size of each target with codes: the first of its sizes that divides all rows. */
-  #groupSizes(wishes: readonly Wish[]): ReadonlyMap<string, number | undefined> {
-    const rows = new Map<string, Set<number>>();
-    for (const wish of wishes) {
-      const { source, to, kept } = wish;
-      if (kept !== undefined || source.shape.length !== 2 || !this.#hasChoice(wish)) continue;
-      const lengths = rows.get(to) ?? new Set();
-      rows.set(to, lengths);
-      if (this.#misfit(wish, this.#formOf(wish, undefined)) === undefined) lengths.add(source.shape[1] as number);
-    }
-    return new Map(
-      safetensorsTargets.map((to) => {
-        const [first, ...others] = this.#layout?.groupSizes(to) ?? [];
-        const lengths = [...(rows.get(to) ?? [])];
-        const divides = (size: number | undefined) => lengths.every((columns) => columns % (size ?? 1) === 0);
-        return [to, others.length === 0 ? first : [first, ...others].find(divides)];
-      }),
-    );
-  }
-
-  /** True if a weight gets groups of a default size. */
-  #hasChoice(wish: Wish): boolean {
-    const sizes = this.#layout?.groupSizes(wish.to).length ?? 0;
-    return sizes > 1 && this.#asked(wish) === undefined;
-  }
-
-  /** Requested granularity. */
-  #asked({ to, rule }: Wish) {
-    return granularityOf(this.#choices, to, rule);
-  }
-
-  /** Elements that share a scale; undefined for whole rows. @param usual that of the target, if the options leave it open */
-  #groupSizeOf(wish: Wish, usual: number | undefined): number | undefined {
-    if ((this.#layout?.groupSizes(wish.to).length ?? 0) === 0) return undefined;
-    const asked = this.#asked(wish);
-    // Use whole rows where groups would cross inner dimensions.
-    const hasGroups = wish.source.shape.length === 2 || this.#layout?.groupsStacked === true;
-    if (!hasGroups || asked?.kind === 'per-channel') return undefined;
-    return asked === undefined ? usual : asked.groupSize;
-  }
-
-  #formOf(wish: Wish, groupSize: number | undefined): Form {
-    if (this.#layout === undefined) throw new Error(`no layout has the target ${wish.to}`);
-    return this.#layout.formOf(wish, groupSize);
-  }
-
-  /** Keeps a tensor. Codes are restored to floats, because the configuration cannot describe copies of them. */
-  #keep({ source, stored, dtype, rule }: Wish, kept: Reason): PlannedTensor {
-    const floats = rule === undefined && floatTypes.includes(dtype) ? this.#layout?.floats : undefined;
-    if (stored === undefined || (floats ?? dtype) !== dtype) {
-      return this.#cast(source, floats ?? (dtype === 'F64' ? 'F32' : (dtype as CastType)));
-    }
-    return source.isRenamed ? keptLogical(source, kept) : keptTensor(stored, kept, this.#copies);
-  }
-
-  #cast(source: LogicalTensor, to: CastType): PlannedTensor {
-    const form = this.#casts[to];
-    return convertedLogical(source, form, this.#partsOf(source.shape, form));
-  }
-}
-
-/** Statistics of the inputs of a model's weights, and the names that they have for them. */
-interface NamedStatistics {
-  readonly statistics: Statistics;
-  readonly names?: WeightNames | undefined;
-}
-
-/** Joins consecutive known bytes. */
-function joined(list: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
-  const bytes = new Uint8Array(list.reduce((sum, { length }) => sum + length, 0));
-  let at = 0;
-  for (const piece of list) {
-    bytes.set(piece, at);
-    at += piece.length;
-  }
-  return bytes;
-}
-
-/** A part whose type safetensors has. */
-type StoredPart = Part & { readonly dtype: TensorDType };
-
-/** Lays out a file, with segments in order. @param first index in the plan of the file's first tensor */
-function layOut(
-  tensors: readonly PlannedTensor[],
-  metadata: Readonly<Record<string, string>>,
-  first = 0,
-): Omit<OutputFile, 'suffix'> {
-  // Index parts: the tensor of each, and its number in the tensor.
-  const count = tensors.reduce((sum, { parts }) => sum + parts.length, 0);
-  const owners = new Uint32Array(count);
-  const numbers = new Uint8Array(count);
-  let at = 0;
-  for (let tensor = 0; tensor < tensors.length; tensor++) {
-    const { length } = (tensors[tensor] as PlannedTensor).parts;
-    for (let part = 0; part < length; part++) {
-      owners[at] = tensor;
-      numbers[at++] = part;
-    }
-  }
-  // Lay out the header and the offsets of parts.
-  const ownerOf = (index: number) => tensors[owners[index] as number] as PlannedTensor;
-  const partOf = (index: number) => ownerOf(index).parts[numbers[index] as number] as StoredPart;
-  const nameOf = (index: number) => partName(ownerOf(index).source.name, partOf(index));
-  const { header, size, order, offsets } = layoutListed({ count, nameOf, kindOf: partOf }, metadata);
-  // Make a segment for each part, joining consecutive known bytes.
-  const segments: Segment[] = [{ at: 0, made: header }];
-  let known: Uint8Array[] = [];
-  let knownAt = 0;
-  const flush = () => {
-    if (known.length > 0) segments.push({ at: knownAt, bytes: joined(known) });
-    known = [];
-  };
-  for (const index of order) {
-    const part = partOf(index);
-    const at = offsets[index] as number;
-    if (part.constant === undefined) {
-      flush();
-      segments.push({ at, tensor: first + (owners[index] as number), role: part.role });
-      continue;
-    }
-    if (known.length === 0) knownAt = at;
-    known.push(part.constant);
-  }
-  flush();
-  return { size, segments };
-}
-
-const extension = '.safetensors';
-
-/** The index of a model's files, with the indentation and order of transformers. */
-function indexOf(tensors: readonly PlannedTensor[], more: Fields, fileOf: (tensor: number) => string): OutputFile {
-  const map: (readonly [name: string, file: string])[] = [];
-  let total = 0;
-  for (const [i, { source, parts }] of tensors.entries()) {
-    const file = fileOf(i);
-    for (const part of parts) {
-      map.push([partName(source.name, part), file]);
-      total += part.bytes;
-    }
-  }
-  map.sort(([a], [b]) => compareNames(a, b));
-  // Build the text directly: an object would move numeric names to the front.
-  const lines = map.map(([name, file]) => `    ${JSON.stringify(name)}: ${JSON.stringify(file)}`);
-  const facts = Object.entries({ total_size: total, ...more }).map(
-    ([key, value]) => `    ${JSON.stringify(key)}: ${JSON.stringify(value)}`,
-  );
-  const metadata = `  "metadata": {\n${facts.join(',\n')}\n  }`;
-  const bytes = new TextEncoder().encode(`{\n${metadata},\n  "weight_map": {\n${lines.join(',\n')}\n  }\n}\n`);
-  return { suffix: '.index.json', isIndex: true, size: bytes.length, segments: [{ at: 0, bytes }] };
-}
-
-/** Bytes of all parts of a tensor, which share a file. */
-function storedSize({ parts }: PlannedTensor): number {
-  return parts.reduce((sum, { bytes }) => sum + bytes, 0);
-}
-
-/** Lays out the files of a result: one; or an index, and files with whole tensors. */
-function filesOf(
-  tensors: readonly PlannedTensor[],
-  metadata: Readonly<Record<string, string>>,
-  choices: SafetensorsChoices,
-  output: string,
-  layout: LayoutPlan | undefined,
-): OutputFile[] {
-  const sizes = tensors.map(storedSize);
-  const limit = shardLimit(choices, sizes) ?? layout?.shardBytes;
-  const begins = limit === undefined ? [0] : shardsOf(sizes, limit);
-  if (begins.length === 1) return [{ suffix: '', ...layOut(tensors, metadata) }];
-  const files = begins.map((begin, i): OutputFile => {
-    const suffix = shardSuffix(i, begins.length, extension);
-    return { suffix, replaces: extension, ...layOut(tensors.slice(begin, begins[i + 1]), metadata, begin) };
-  });
-  const names = files.map((file) => fileName(output, file));
-  let shard = 0;
-  const index = indexOf(tensors, layout?.indexMetadata?.(tensors) ?? {}, (tensor) => {
-    while (tensor >= (begins[shard + 1] ?? tensors.length)) shard++;
-    return names[shard] as string;
-  });
-  return [index, ...files];
-}
+const smallFloatReason = cachedReason((bits: number) => ({ kind: 'smallFloat', bits }));
 
 /** Inputs of a plan besides tensors and choices. */
 interface PlanSetting {
@@ -477,11 +63,350 @@ interface PlanSetting {
   readonly isModel: boolean;
   /** Name of the result, from which those of its files derive. @defaultValue model.safetensors */
   readonly output?: string | undefined;
-  readonly inputs?: NamedStatistics;
-  /** Objects in the JSON files beside the model that the writer of its layout reads. */
+  /** Statistics of the inputs of the model's weights, and the names that they have for them. */
+  readonly inputs?: { readonly statistics: Statistics; readonly names?: WeightNames | undefined };
+  /** Objects in the JSON files beside the model that its layout reads. */
   readonly beside?: LayoutStart['beside'];
-  /** Makes the decisions of the layout. @defaultValue that of the writer */
+  /** Makes the decisions of the layout, if it loads them. @defaultValue its `plan` */
   readonly planLayout?: PlanLayout | undefined;
+}
+
+/** A tensor with its choice before the others are known. */
+interface Candidate extends WeightToStore {
+  /** The stored tensor, if it is a single one without scales; undefined for stacked ones. */
+  readonly stored: SourceTensor | undefined;
+  /** Bytes of the floats. */
+  readonly bytes: number;
+  readonly rule: Rule | undefined;
+  /** Reason to keep it. */
+  readonly kept?: Reason | undefined;
+  /** Option that would convert it, if there is one. */
+  readonly remedy?: 'include' | 'rule' | undefined;
+}
+
+/** Makes a function that chooses for tensors, each alone. */
+function candidateMaker(
+  tensors: readonly LogicalTensor[],
+  { rules = [], to: target }: SafetensorsChoices,
+  isModel: boolean,
+  layout: LayoutPlan | undefined,
+): (source: LogicalTensor) => Candidate {
+  const keptByName = isModel ? (layout?.keptByName ?? keeperByName(tensors)) : () => undefined;
+  return (source) => {
+    const { name, shape, form, parts, gathered } = source;
+    const { tensor } = parts[0] as LogicalTensor['parts'][number];
+    const coded = codedLayoutOf(form);
+    const stored = coded === undefined && gathered === undefined ? tensor : undefined;
+    const dtype = coded === undefined ? tensor.dtype : coded.floats(form);
+    const codedBytes = (elementCount(shape) ?? 0) * (dtype === 'F32' ? 4 : 2);
+    const bytes = coded === undefined ? tensor.bytes * parts.length : codedBytes;
+    const rule = ruleFor(rules, name);
+    const to = rule?.to ?? target;
+    const { cast, codes, options = [] } = targetRow(to) ?? {};
+    const weight = { source, stored, dtype, bytes, rule, to, codes };
+    // Find reasons against any change.
+    if (rule?.keep) return { ...weight, kept: reasons.rule };
+    if (to === 'copy') return { ...weight, kept: reasons.copy };
+    if (!floatTypes.includes(dtype)) {
+      const [, bits] = /^F([468])_?/.exec(dtype) ?? [];
+      const other = dtype === 'C64' ? { kind: 'complex' } : nonFloatReason(dtype);
+      return { ...weight, kept: bits === undefined ? other : smallFloatReason(Number(bits)) };
+    }
+    if (cast !== undefined) return stored?.dtype === cast ? { ...weight, kept: reasons.sameType } : weight;
+    // Find reasons against codes that rules cannot override.
+    if (shape.length === 0) return { ...weight, kept: rankReason(0) };
+    if (bytes === 0) return { ...weight, kept: reasons.empty };
+    if (shape.length === 1) return { ...weight, kept: keptByName(name) ?? rankReason(1) };
+    const obstacle = layout?.obstacle?.(weight);
+    if (obstacle !== undefined || rule !== undefined) return { ...weight, kept: obstacle };
+    // Scales and zero points belong to weights that are codes already. A rule converts all others.
+    const named = keptByName(name);
+    const isPart = named?.kind === 'scale' || named?.kind === 'zeroPoint';
+    if (named !== undefined) return { ...weight, kept: named, remedy: isPart ? undefined : 'rule' };
+    const kept = layout?.notLinear?.(name, shape);
+    if (kept !== undefined) return { ...weight, kept, remedy: options.includes('include') ? 'include' : undefined };
+    // Quantize float64 from a .npy file: it is numpy's default type, and the file was chosen for quantizing.
+    return isModel && dtype === 'F64' ? { ...weight, kept: dtypeReason(dtype), remedy: 'rule' } : weight;
+  };
+}
+
+// -------------------------------------------------------------------------------------------------------------- all tensors together
+
+/** Forms of floats, which all tensors share. */
+const casts: Readonly<Record<CastType, CastForm>> = {
+  F32: { codec: 'cast', to: 'F32' },
+  F16: { codec: 'cast', to: 'F16' },
+  BF16: { codec: 'cast', to: 'BF16' },
+};
+
+/** Makes a function that gives parts, which tensors of one shape and form share. Equal shapes may be distinct arrays. */
+function partSharing(partsOf: PartsOf): PartsOf {
+  const byForm = new Map<Form, Map<readonly number[] | string, readonly Part[]>>();
+  return (shape, form) => {
+    const known = byForm.get(form) ?? new Map<readonly number[] | string, readonly Part[]>();
+    byForm.set(form, known);
+    const found = known.get(shape);
+    if (found !== undefined) return found;
+    const numbers = shape.join();
+    const parts = known.get(numbers) ?? partsOf(shape, form);
+    known.set(numbers, parts).set(shape, parts);
+    return parts;
+  };
+}
+
+/** Makes a function that is true for a name of a tensor. @param suffix end of the name: mostly no tensor has it, and names are not built */
+function nameSearch(tensors: readonly LogicalTensor[]): (suffix: string, name: () => string) => boolean {
+  const bySuffix = new Map<string, ReadonlySet<string>>();
+  return (suffix, name) => {
+    if (suffix === '') return false;
+    let names = bySuffix.get(suffix);
+    if (names === undefined) {
+      names = new Set(tensors.flatMap((tensor) => (tensor.name.endsWith(suffix) ? [tensor.name] : [])));
+      bySuffix.set(suffix, names);
+    }
+    return names.size > 0 && names.has(name());
+  };
+}
+
+/** The decisions about all tensors. */
+interface Decided {
+  readonly planned: readonly PlannedTensor[];
+  /** Kept weights that an option would convert. */
+  readonly left: readonly LeftWeight[];
+}
+
+/** Decides about the tensors of a file. */
+function decideAll(
+  tensors: readonly LogicalTensor[],
+  choices: SafetensorsChoices,
+  { isModel, partsOf }: PlanSetting,
+  layout: LayoutPlan | undefined,
+): Decided {
+  const sharedParts = partSharing(partsOf);
+  const isTaken = nameSearch(tensors);
+  const copies: Copies = new Map();
+  const candidates = tensors.map(candidateMaker(tensors, choices, isModel, layout));
+
+  const castTo = (source: LogicalTensor, to: CastType) =>
+    convertedLogical(source, casts[to], sharedParts(source.shape, casts[to]));
+
+  /** Keeps a tensor. Codes are restored to floats, because the configuration cannot describe copies of them. */
+  const keep = ({ source, stored, dtype, rule }: Candidate, kept: Reason) => {
+    const floats = rule === undefined && floatTypes.includes(dtype) ? layout?.floats : undefined;
+    if (stored === undefined || (floats ?? dtype) !== dtype)
+      return castTo(source, floats ?? (dtype === 'F64' ? 'F32' : (dtype as CastType)));
+    return source.isRenamed ? keptLogical(source, kept) : keptTensor(stored, kept, copies);
+  };
+
+  /** The form of a weight with its parts, and the reason why these cannot be stored, or do not pay. */
+  const formed = (candidate: Candidate, groupSize: number | undefined) => {
+    const { source, to, bytes, rule } = candidate;
+    if (layout === undefined) throw new Error(`no layout has the target ${to}`);
+    const form = layout.formOf(candidate, groupSize);
+    const parts = sharedParts(source.shape, form);
+    const taken = parts.find((part) => isTaken(part.suffix, () => partName(source.name, part)));
+    const size = parts.reduce((sum, part) => sum + part.bytes, 0);
+    const isLarge = rule === undefined && size >= bytes;
+    const misfit = taken ? { kind: 'nameTaken', role: taken.role } : isLarge ? reasons.notSmaller : undefined;
+    return { form, parts, misfit };
+  };
+
+  /** True if a weight gets groups of a default size, which depends on others. */
+  const hasChoice = ({ to, rule }: Candidate) =>
+    (targetRow(to)?.groupSizes?.length ?? 0) > 1 && granularityFor(choices, to, rule) === undefined;
+
+  /** Elements that share a scale in a weight; undefined for whole rows. `uncut` if these do not divide its rows. */
+  const groupsFor = ({ source: { shape }, to, rule }: Candidate, usual: number | undefined) => {
+    const { groupSizes = [], knownGroups } = targetRow(to) ?? {};
+    const asked = granularityFor(choices, to, rule);
+    // Use whole rows where groups would cross inner dimensions.
+    const hasGroups = groupSizes.length > 0 && (shape.length === 2 || layout?.groupsStacked === true);
+    const size = asked === undefined ? usual : asked.kind === 'per-group' ? asked.groupSize : undefined;
+    if (!hasGroups || size === undefined) return {};
+    if ((shape.at(-1) as number) % size === 0) return { size };
+    const isShared = rule === undefined || (rule.granularity === undefined && hasSharedGranularity(choices, to));
+    const path = isShared ? 'granularity' : `rules[${choices.rules?.indexOf(rule)}].granularity`;
+    return { uncut: { path, size, isFixed: knownGroups !== undefined } satisfies UncutGroups };
+  };
+
+  /** Default group size of each target with codes: the first of its sizes that divides all rows. */
+  const usualGroups = (taken: ReadonlyMap<string, Reason>) => {
+    const lengths = new Map<string, Set<number>>();
+    for (const candidate of candidates) {
+      const { source, to, kept } = candidate;
+      const [, columns = 0, ...others] = source.shape;
+      if (kept !== undefined || taken.has(source.name) || others.length > 0 || !hasChoice(candidate)) continue;
+      const known = lengths.get(to) ?? new Set();
+      lengths.set(to, known);
+      if (formed(candidate, undefined).misfit === undefined) known.add(columns);
+    }
+    return (to: string) => {
+      const sizes = targetRow(to)?.groupSizes ?? [];
+      if (sizes.length === 1) return sizes[0];
+      return sizes.find((size) => [...(lengths.get(to) ?? [])].every((columns) => columns % size === 0));
+    };
+  };
+
+  // Loaders of some layouts would take weights with codes for floats because of others. Keeping these may change the groups of others, and so
+  // which weights become codes: decide again until no such weight is left.
+  for (const taken = new Map<string, Reason>(); ; ) {
+    const usual = usualGroups(taken);
+    const sizes = new Map<string, number | undefined>();
+    const left: LeftWeight[] = [];
+    const planned = candidates.map((candidate): PlannedTensor => {
+      const { source, to, bytes, remedy } = candidate;
+      const kept = candidate.kept ?? taken.get(source.name);
+      const cast = targetRow(to)?.cast;
+      if (kept !== undefined && remedy === undefined) return keep(candidate, kept);
+      if (kept === undefined && cast !== undefined) return castTo(source, cast);
+      // Default groups adapt to the rows that become codes.
+      if (!sizes.has(to)) sizes.set(to, usual(to));
+      const adapts = kept !== undefined && hasChoice(candidate);
+      const { size, uncut } = groupsFor(candidate, adapts ? undefined : sizes.get(to));
+      const { form, parts, misfit } = formed(candidate, size);
+      const isRemedied = misfit === undefined || (remedy === 'rule' && misfit.kind === 'notSmaller');
+      if (kept !== undefined && remedy !== undefined && isRemedied)
+        left.push({ source, bytes, reason: kept, by: remedy, groups: uncut });
+      if (kept !== undefined || misfit !== undefined) return keep(candidate, kept ?? (misfit as Reason));
+      if (uncut === undefined) return convertedLogical(source, form, parts);
+      const reason = { kind: 'notDivisible', dimension: source.shape.at(-1) as number, by: uncut.size } as const;
+      left.push({ source, bytes, reason, by: 'groups', groups: uncut });
+      return keep(candidate, reason);
+    });
+    const before = taken.size;
+    for (const [name, reason] of layout?.takenForFloats?.(planned) ?? []) taken.set(name, reason);
+    if (taken.size === before) return { planned, left };
+  }
+}
+
+// -------------------------------------------------------------------------------------------------------------------------- files
+
+/** Lays out a file, with segments in order. @param first index in the plan of the file's first tensor */
+function laidOutFile(
+  tensors: readonly PlannedTensor[],
+  metadata: Readonly<Record<string, string>>,
+  first = 0,
+): Omit<OutputFile, 'suffix'> {
+  // Index parts: the tensor of each, and its number in the tensor.
+  const count = tensors.reduce((sum, { parts }) => sum + parts.length, 0);
+  const owners = new Uint32Array(count);
+  const numbers = new Uint8Array(count);
+  let index = 0;
+  for (const [owner, { parts }] of tensors.entries()) {
+    for (let number = 0; number < parts.length; number++) {
+      owners[index] = owner;
+      numbers[index++] = number;
+    }
+  }
+  // Lay out the header and the offsets of parts, whose types safetensors has.
+  const ownerOf = (index: number) => tensors[owners[index] as number] as PlannedTensor;
+  const partOf = (index: number) => ownerOf(index).parts[numbers[index] as number] as Part & { dtype: TensorDType };
+  const nameOf = (index: number) => partName(ownerOf(index).source.name, partOf(index));
+  const { header, size, order, offsets } = layoutListed({ count, nameOf, kindOf: partOf }, metadata);
+  // Make a segment for each part, joining consecutive known bytes.
+  const segments: Segment[] = [{ at: 0, made: header }];
+  for (let i = 0; i < order.length; ) {
+    const index = order[i] as number;
+    const at = offsets[index] as number;
+    const known: Uint8Array[] = [];
+    for (; i < order.length; i++) {
+      const { constant } = partOf(order[i] as number);
+      if (constant === undefined) break;
+      known.push(constant);
+    }
+    if (known.length === 0) {
+      segments.push({ at, tensor: first + (owners[index] as number), role: partOf(index).role });
+      i++;
+      continue;
+    }
+    const bytes = new Uint8Array(known.reduce((sum, { length }) => sum + length, 0));
+    let end = 0;
+    for (const piece of known) {
+      bytes.set(piece, end);
+      end += piece.length;
+    }
+    segments.push({ at, bytes });
+  }
+  return { size, segments };
+}
+
+const extension = '.safetensors';
+
+/** The index of a model's files, with the indentation and order of transformers. */
+function indexFile(tensors: readonly PlannedTensor[], more: Fields, fileOf: (tensor: number) => string): OutputFile {
+  const map = tensors.flatMap(({ source, parts }, i) =>
+    parts.map((part) => [partName(source.name, part), fileOf(i)] as const),
+  );
+  map.sort(([a], [b]) => compareNames(a, b));
+  const total = tensors.reduce((sum, { parts }) => sum + parts.reduce((all, { bytes }) => all + bytes, 0), 0);
+  // Build the text directly: an object would move numeric names to the front.
+  const lines = (entries: readonly (readonly [string, unknown])[]) =>
+    entries.map(([key, value]) => `    ${JSON.stringify(key)}: ${JSON.stringify(value)}`).join(',\n');
+  const metadata = `  "metadata": {\n${lines(Object.entries({ total_size: total, ...more }))}\n  }`;
+  const bytes = new TextEncoder().encode(`{\n${metadata},\n  "weight_map": {\n${lines(map)}\n  }\n}\n`);
+  return { suffix: '.index.json', isIndex: true, size: bytes.length, segments: [{ at: 0, bytes }] };
+}
+
+/** Lays out the files of a result: one; or an index, and files with whole tensors. @param sizes of the tensors in bytes */
+function safetensorsFiles(
+  tensors: readonly PlannedTensor[],
+  sizes: readonly number[],
+  metadata: Readonly<Record<string, string>>,
+  choices: SafetensorsChoices,
+  output: string,
+  layout: LayoutPlan | undefined,
+): OutputFile[] {
+  const limit = shardLimit(choices, sizes) ?? layout?.shardBytes;
+  const begins = limit === undefined ? [0] : shardsOf(sizes, limit);
+  if (begins.length === 1) return [{ suffix: '', ...laidOutFile(tensors, metadata) }];
+  const files = begins.map((begin, i): OutputFile => {
+    const suffix = shardSuffix(i, begins.length, extension);
+    return { suffix, replaces: extension, ...laidOutFile(tensors.slice(begin, begins[i + 1]), metadata, begin) };
+  });
+  const names = files.map((file) => fileName(output, file));
+  let shard = 0;
+  const index = indexFile(tensors, layout?.indexMetadata?.(tensors) ?? {}, (tensor) => {
+    while (tensor >= (begins[shard + 1] ?? tensors.length)) shard++;
+    return names[shard] as string;
+  });
+  return [index, ...files];
+}
+
+// ---------------------------------------------------------------------------------------------------------------------- the whole
+
+/** Gives weights with codes the importance and the moments of their inputs. @throws ScalepointError `BAD_FILE` */
+function withStatistics(
+  planned: readonly PlannedTensor[],
+  choices: SafetensorsChoices,
+  { statistics, names }: NonNullable<PlanSetting['inputs']>,
+  weighing: LayoutPlan['weighing'],
+): Pick<FilePlan, 'tensors' | 'notes'> {
+  const known = new WeightStatistics(statistics, choices);
+  const notMatrices: string[] = [];
+  let [asked, found] = [0, 0];
+  const tensors = planned.map((tensor): PlannedTensor => {
+    const { source, form } = tensor;
+    const { name, shape } = source;
+    if (weighing === undefined || codedLayoutOf(form) === undefined) return tensor;
+    if (!weighing.takes(shape, form)) {
+      notMatrices.push(name);
+      return tensor;
+    }
+    asked++;
+    const weight = { name, columns: shape[1] as number, names: names?.get(name) };
+    const importance = known.importanceOf(weight);
+    const feedback = known.feedbackOf(weight, importance !== undefined);
+    if (importance === undefined) return tensor;
+    found++;
+    return { ...tensor, form: weighing.add(form, importance), feedback, moments: known.momentsOf(weight) };
+  });
+  if (asked > 0 && found === 0) {
+    const message = 'the statistics have no entry for any weight of it: they are those of another model';
+    throw new ScalepointError('BAD_FILE', message);
+  }
+  const text = `quantized without statistics, which count for matrices with rows of moderate length: ${quotedNames(notMatrices)}`;
+  const notes = notMatrices.length === 0 ? [] : [noteOf('notWeighed', { tensors: notMatrices }, text)];
+  return { tensors, notes: [...known.notes(), ...notes] };
 }
 
 /**
@@ -502,43 +427,38 @@ interface PlanSetting {
 export function planSafetensors(
   tensors: readonly LogicalTensor[],
   choices: SafetensorsChoices,
-  {
-    metadata,
-    partsOf,
-    isModel,
-    output = `model${extension}`,
-    inputs: named,
-    beside = new Map(),
-    planLayout = codeWriterOf(choices)?.plan,
-  }: PlanSetting,
+  setting: PlanSetting,
 ): FilePlan {
-  if (!isModel && codeWriterOf(choices)?.forKnownModels) {
+  const { metadata, isModel, output = `model${extension}`, inputs, beside = new Map() } = setting;
+  const coded = layoutOfCodes(choices);
+  if (!isModel && coded?.forKnownModels) {
     const message = `${choices.to} is for models that are known by names, not for a single array`;
     throw new ScalepointError('UNKNOWN_FORMAT', message);
   }
-  const { statistics = {}, names } = named ?? {};
-  const inputs = statistics.importance && new SafetensorsInputStatistics(statistics, choices, names);
-  const layout = planLayout?.({ tensors, choices, isModel, beside });
+  const start = { tensors, choices, codes: targetRow(choices.to)?.codes, isModel, beside };
+  const layout = setting.planLayout?.(start) ?? coded?.plan?.(start);
   const all = layout?.tensors ?? tensors;
-  const { planned: decided, left } = new Planner(all, choices, isModel, partsOf, inputs, layout).decide();
-  const planned = layout?.finish?.(decided) ?? decided;
-  const converted = planned.filter(isCoded);
+  const decided = decideAll(all, choices, setting, layout);
+  const weighed =
+    inputs?.statistics.importance === undefined
+      ? { tensors: decided.planned, notes: [] }
+      : withStatistics(decided.planned, choices, inputs, layout?.weighing);
+  const planned = layout?.finish?.(weighed.tensors) ?? weighed.tensors;
+  const sizes = planned.map(({ parts }) => parts.reduce((sum, { bytes }) => sum + bytes, 0));
+  const sources = planned.map(({ source }) => source);
+  const converted = planned.filter(({ form }) => codedLayoutOf(form) !== undefined);
   return {
     format: 'safetensors',
-    files: filesOf(planned, layout?.metadata?.(metadata) ?? metadata, choices, output, layout),
+    files: safetensorsFiles(planned, sizes, layout?.metadata?.(metadata) ?? metadata, choices, output, layout),
     tensors: planned,
-    ...(planned.some(({ moments }) => moments !== undefined) ? { moments: statistics.moments?.file } : {}),
+    ...(planned.some(({ moments }) => moments !== undefined) ? { moments: inputs?.statistics.moments?.file } : {}),
     notes: [
       ...(choices.to === 'copy' ? [] : sourceNotes(all)),
-      ...(inputs?.notes() ?? []),
+      ...weighed.notes,
       ...(isModel && choices.to !== 'copy'
-        ? [...(layout?.notes(planned) ?? []), ...notesOnLeft(converted, left, choices.to)]
+        ? [...(layout?.notes(planned) ?? []), ...notesOnLeft(converted, decided.left, choices.to)]
         : []),
-      ...largeNote(
-        choices,
-        planned.map(({ source }) => source),
-        planned.map(storedSize),
-      ),
+      ...largeNote(choices, sources, sizes),
     ],
     decoded: [...new Set(all.flatMap(({ form }) => quantizedLayoutOf(form)?.quantMethods ?? []))],
     sidecars: isModel ? (layout?.sidecars(planned) ?? []) : [],

@@ -1,5 +1,5 @@
 /** Reasons to keep weights of safetensors results, beyond those that formats share. */
-import { type Reason, reasonWords } from '../reason.js';
+import { reasonWords } from '../reason.js';
 
 /** A reason that only safetensors results have. */
 export type SafetensorsReason =
@@ -42,13 +42,8 @@ export type SafetensorsReason =
       readonly role: string;
     };
 
-/** Names of parts. */
-const parts: Readonly<Record<string, string>> = {
-  data: 'packed',
-  scale: 'scale',
-  zeroPoint: 'zero point',
-  shape: 'shape',
-};
+/** Names of parts, where they are not their roles. */
+const parts: Readonly<Record<string, string>> = { data: 'packed', zeroPoint: 'zero point' };
 
 type WordsOf<Kind extends SafetensorsReason['kind']> =
   | string
@@ -73,6 +68,3 @@ const words: { readonly [Kind in SafetensorsReason['kind']]: WordsOf<Kind> } = {
 
 /** The words of such a reason; undefined for others. */
 export const safetensorsReasonText = reasonWords(words);
-
-/** Converts a reason of this format to the shared type. */
-export const own = (reason: SafetensorsReason): Reason => reason;

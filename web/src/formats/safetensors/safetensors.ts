@@ -1,20 +1,17 @@
 /** safetensors files, and models in several of them. */
-import type { Format } from '../format.js';
+import type { Format, Reader } from '../format.js';
 import { readStatistics } from '../read-statistics.js';
 import { plainTensor } from '../tensors.js';
+import { options } from './check-options.js';
 import { fusedUnit } from './fused.js';
 import type { Fields } from './layouts/layout.js';
-import { codeWriterOf, loadedPlan } from './layouts/registry.js';
-import { safetensorsLogicalTensors } from './logical.js';
-import { openSafetensors } from './open.js';
-import { options, type SafetensorsOptions, type SafetensorsSidecars } from './options.js';
+import type { SafetensorsOptions, SafetensorsSidecars } from './options.js';
 import { planSafetensors } from './plan.js';
-import { adapted, tensorsAsFloats } from './quantized.js';
-import { readers } from './readers.js';
 import { safetensorsReasonText } from './reasons.js';
+import { openSafetensors } from './shards.js';
 import { safetensorsSignature } from './signature.js';
-import { jsonBeside } from './stored-model.js';
-import { mixtureOf, type SafetensorsTarget, safetensorsTargets, sharesSchemes, targets } from './targets.js';
+import { adaptedTensors, gatherWeights, jsonBeside, tensorsAsFloats } from './stored-model.js';
+import { layoutOfCodes, type SafetensorsTarget, safetensorsTargets, targetRow, targets } from './targets.js';
 import { verifySafetensors } from './verify.js';
 
 type SafetensorsFormat = Format<
@@ -36,12 +33,13 @@ export const planStored: NonNullable<SafetensorsFormat['plan']> = async (
 ) => {
   const { to, requantize = false } = choices;
   const tensors =
-    to === 'copy' ? adapted(model, model.tensors.map(plainTensor)) : await tensorsAsFloats(model, requantize);
+    to === 'copy' ? adaptedTensors(model, model.tensors.map(plainTensor)) : await tensorsAsFloats(model, requantize);
   const metadata = model.metadata as Readonly<Record<string, string>>;
   const statistics = await readStatistics(choices, readOptionFile);
   const names = statistics.importance === undefined ? undefined : await weightNames();
+  const layout = layoutOfCodes(choices);
   const beside = new Map<string, Fields>();
-  for (const file of codeWriterOf(choices)?.reads ?? []) {
+  for (const file of layout?.reads ?? []) {
     const content = await jsonBeside(model, file);
     if (content !== undefined) beside.set(file, content);
   }
@@ -52,9 +50,20 @@ export const planStored: NonNullable<SafetensorsFormat['plan']> = async (
     output,
     inputs: { statistics, names },
     beside,
-    planLayout: await loadedPlan(choices),
+    planLayout: await layout?.load?.(),
   });
 };
+
+/** Programs that read a result. Codes need a reader of their layout. */
+export function safetensorsReaders(to: string, file: string): readonly Reader[] {
+  const everywhere: Reader = {
+    program: 'Python',
+    code: `from safetensors.torch import load_file\ntensors = load_file("${file}")`,
+    needs: 'Everything that reads safetensors reads this file.',
+  };
+  const code = `import { readFloats } from 'scalepoint/model';\nconst { data, shape } = await readFloats('${file}', 'NAME.weight');`;
+  return [...(targetRow(to)?.layout?.readers?.(file) ?? [everywhere]), { program: 'Scalepoint', code }];
+}
 
 export const safetensors: SafetensorsFormat = {
   ...safetensorsSignature,
@@ -72,17 +81,20 @@ export const safetensors: SafetensorsFormat = {
   ruleTargets: safetensorsTargets,
   mixtures: {
     to: 'int4',
-    types: mixtureOf,
-    unit: (to, name) => (sharesSchemes(to) ? fusedUnit(name) : undefined),
+    types(to) {
+      const { mixedWith } = targetRow(to) ?? {};
+      return mixedWith && [to, ...mixedWith];
+    },
+    unit: (to, name) => (targetRow(to)?.layout?.joinsLayers ? fusedUnit(name) : undefined),
     stored: (bytes) => bytes,
   },
   options,
   unit: 'element',
   takesAdapters: true,
-  readers,
+  readers: safetensorsReaders,
 
   open: openSafetensors,
-  tensors: safetensorsLogicalTensors,
+  tensors: async (model) => (await gatherWeights(model)).tensors,
   verify: verifySafetensors,
   reasonText: safetensorsReasonText,
   plan: planStored,

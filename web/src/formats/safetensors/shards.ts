@@ -4,11 +4,13 @@
  */
 import { ScalepointError, typeError } from '../../core/errors.js';
 import { type ByteSource, type FileInput, quoted } from '../files/bytes.js';
+import { badFile, badTensor } from '../files/errors.js';
 import { openSource } from '../files/open.js';
-import type { OpenInput } from '../format.js';
+import type { OpenFile, OpenInput, OpenModel } from '../format.js';
 import { besideFile, inFile, type OpenByName } from '../shards.js';
 import { readSafetensors, type SafetensorsHeader, type TensorInfo } from './header.js';
 import { JsonReader, maxExtras, maxMembers } from './json.js';
+import { beginsAsIndex } from './signature.js';
 
 /** The contents of an index. */
 export interface ShardIndex {
@@ -41,47 +43,14 @@ interface ShardKind {
 
 const safetensorsKind: ShardKind = { names: /\.safetensors$/i, end: '.safetensors', read: readSafetensors };
 
-/** Checks that a name from an index is a file of the kind in the same folder, on any system. */
-function checkFileName(name: string, kind: ShardKind, json: JsonReader, position: number): void {
-  // Refuse other folders, drives and streams of Windows, and control characters.
-  const strange = name === '' || /[/\\:]|\.\./.test(name) || [...name].some((c) => c < ' ' || c === '\x7f');
-  if (strange) json.fail(`the file name ${quoted(name)} is not a plain name`, position);
-  if (!kind.names.test(name)) {
-    json.fail(`the file ${quoted(name)} is not called ${kind.end}; other formats cannot be read`, position);
-  }
-}
-
-function readWeightMap(json: JsonReader, kind: ShardKind): Map<string, string> {
-  const map = new Map<string, string>();
-  // Share equal strings: many tensors lie in few files.
-  const files = new Map<string, string>();
-  json.object('weight_map', maxMembers, (tensor) => {
-    json.tensor = tensor;
-    json.peek();
-    const { position } = json;
-    const name = json.string('the name of its file');
-    const known = files.get(name);
-    if (known === undefined) {
-      checkFileName(name, kind, json, position);
-      files.set(name, name);
-    }
-    map.set(tensor, known ?? name);
-    json.tensor = undefined;
-  });
-  return map;
-}
-
 /**
  * Reads and checks an index.
  * @throws ScalepointError `BAD_FILE` with the offset, and the tensor if one is at fault
  */
 export async function readIndex(source: ByteSource, kind = safetensorsKind): Promise<ShardIndex> {
   if (source.size > maxIndexBytes) {
-    throw new ScalepointError(
-      'BAD_FILE',
-      `index: the file has ${source.size} bytes, more than the ${maxIndexBytes} allowed`,
-      { byteOffset: maxIndexBytes },
-    );
+    const message = `index: the file has ${source.size} bytes, more than the ${maxIndexBytes} allowed`;
+    badFile(message, maxIndexBytes);
   }
   const bytes = await source.read(0, source.size);
   const json: JsonReader = new JsonReader(bytes, 0, 'index');
@@ -99,8 +68,28 @@ export async function readIndex(source: ByteSource, kind = safetensorsKind): Pro
         if (room < 0) return;
         metadata[name] = JSON.parse(new TextDecoder().decode(bytes.subarray(start, json.position)));
       });
-    } else if (key === 'weight_map') found.weightMap = readWeightMap(json, kind);
-    else json.skip(2);
+    } else if (key === 'weight_map') {
+      const map = new Map<string, string>();
+      // Share equal strings: many tensors lie in few files.
+      const files = new Map<string, string>();
+      json.object('weight_map', maxMembers, (tensor) => {
+        json.tensor = tensor;
+        json.peek();
+        const { position } = json;
+        const name = json.string('the name of its file');
+        if (!files.has(name)) {
+          // Refuse other folders, drives and streams of Windows, and control characters.
+          const isStrange = name === '' || /[/\\:]|\.\./.test(name) || [...name].some((c) => c < ' ' || c === '\x7f');
+          if (isStrange) json.fail(`the file name ${quoted(name)} is not a plain name`, position);
+          if (!kind.names.test(name))
+            json.fail(`the file ${quoted(name)} is not called ${kind.end}; other formats cannot be read`, position);
+          files.set(name, name);
+        }
+        map.set(tensor, files.get(name) ?? name);
+        json.tensor = undefined;
+      });
+      found.weightMap = map;
+    } else json.skip(2);
   });
   if (json.peek() !== undefined) json.fail('there is more than spaces after the closing brace');
   const { weightMap } = found;
@@ -125,50 +114,6 @@ export interface Shards {
   close(): Promise<void>;
 }
 
-/** Finds files by name among those given. */
-function amongGiven(given: readonly ByteSource[]): OpenByName {
-  return async (name) => {
-    const [source, other] = given.filter((candidate) => candidate.name === name);
-    if (source === undefined) {
-      throw new ScalepointError(
-        'NOT_FOUND',
-        `the index names the file ${quoted(name)}, which is not among those given`,
-      );
-    }
-    if (other !== undefined) throw typeError('file', { kind: 'distinct' }, name);
-    return source;
-  };
-}
-
-/** Compares the headers with the index. @throws ScalepointError `BAD_FILE` */
-function checkHeaders(
-  { weightMap }: ShardIndex,
-  names: readonly string[],
-  headers: readonly SafetensorsHeader[],
-): void {
-  const fail = (tensor: string, message: string): never => {
-    throw new ScalepointError('BAD_FILE', `tensor ${quoted(tensor)}: ${message}`, { tensor });
-  };
-  const seen = new Map<string, string>();
-  headers.forEach(({ tensors }, i) => {
-    const file = names[i] as string;
-    for (const { name } of tensors) {
-      const other = seen.get(name);
-      if (other !== undefined) fail(name, `it is in two files, ${quoted(other)} and ${quoted(file)}`);
-      seen.set(name, file);
-    }
-  });
-  for (const [tensor, file] of weightMap) {
-    const where = seen.get(tensor);
-    if (where === file) continue;
-    const instead = where === undefined ? 'which does not have it' : `but it is in ${quoted(where)}`;
-    fail(tensor, `the index says that it is in ${quoted(file)}, ${instead}`);
-  }
-  for (const [tensor, file] of seen) {
-    if (!weightMap.has(tensor)) fail(tensor, `it is in ${quoted(file)}, but not in the index`);
-  }
-}
-
 /**
  * Opens a model in several files.
  * @param input the index as given by the caller. Without given files, they are opened in its folder.
@@ -186,8 +131,14 @@ export async function openShards(
   openInput: OpenInput = openSource,
   kind = safetensorsKind,
 ): Promise<Shards> {
-  const open =
-    given.length > 0 ? amongGiven(given) : besideFile(input, openInput, { kind: 'number', min: 2, unit: 'files' });
+  const openGiven: OpenByName = async (name) => {
+    const [file, other] = given.filter((candidate) => candidate.name === name);
+    if (other !== undefined) throw typeError('file', { kind: 'distinct' }, name);
+    const message = `the index names the file ${quoted(name)}, which is not among those given`;
+    if (file === undefined) throw new ScalepointError('NOT_FOUND', message);
+    return file;
+  };
+  const open = given.length > 0 ? openGiven : besideFile(input, openInput, { kind: 'number', min: 2, unit: 'files' });
   const index = await inFile(source.name, readIndex(source, kind));
   const names = [...new Set(index.weightMap.values())].sort();
   const files: ByteSource[] = [];
@@ -205,21 +156,42 @@ export async function openShards(
       headers.push(header);
       files.push(...(header.derived ?? []));
     }
-    checkHeaders(index, names, headers);
+    // Compare the headers with the index.
+    const seen = new Map<string, string>();
+    for (const [i, { tensors }] of headers.entries()) {
+      const file = names[i] as string;
+      for (const { name } of tensors) {
+        const other = seen.get(name);
+        if (other !== undefined) badTensor(name, `it is in two files, ${quoted(other)} and ${quoted(file)}`);
+        seen.set(name, file);
+      }
+    }
+    for (const [tensor, file] of index.weightMap) {
+      const where = seen.get(tensor);
+      const instead = where === undefined ? 'which does not have it' : `but it is in ${quoted(where)}`;
+      if (where !== file) badTensor(tensor, `the index says that it is in ${quoted(file)}, ${instead}`);
+    }
+    for (const [tensor, file] of seen)
+      if (!index.weightMap.has(tensor)) badTensor(tensor, `it is in ${quoted(file)}, but not in the index`);
     const metadata = Object.create(null) as Record<string, string>;
     for (const header of headers) {
       for (const [key, value] of Object.entries(header.metadata)) if (!(key in metadata)) metadata[key] = value;
     }
-    return {
-      files,
-      tensors: headers.flatMap(({ tensors }) => tensors),
-      metadata,
-      bytes,
-      index,
-      close,
-    };
+    return { files, tensors: headers.flatMap(({ tensors }) => tensors), metadata, bytes, index, close };
   } catch (error) {
     await close();
     throw error;
   }
+}
+
+/** Opens a file, or an index and the files that it names. @throws ScalepointError `BAD_FILE`, and errors of `openShards` */
+export async function openSafetensors(files: readonly OpenFile[], open: OpenInput): Promise<OpenModel> {
+  const [{ input, source }, ...others] = files as [OpenFile, ...OpenFile[]];
+  const head = await source.read(0, Math.min(32, source.size));
+  if (beginsAsIndex(head)) {
+    const given = others.map((other) => other.source);
+    return openShards(input, source, given, open);
+  }
+  const { tensors, metadata } = await readSafetensors(source);
+  return { bytes: source.size, files: [source], tensors, metadata };
 }

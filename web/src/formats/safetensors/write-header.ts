@@ -38,87 +38,37 @@ export interface ListedTensors {
 /** Names without JSON escapes, which sort by bytes. */
 const isPlainKey = /^[\w.\-/]*$/;
 
-type Compare = (a: string, b: string) => number;
-
 /** Compares strings by UTF-16 units, which engines do fast. This is byte order below the surrogates. */
-const byUnits: Compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+const byUnits = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0);
 
-/** Hash of the end of a name; undefined if it is too short. */
-function endOf(name: string): number | undefined {
-  const at = name.length - 3;
-  if (at < 0) return undefined;
-  return (name.charCodeAt(at) * 2 ** 16 + name.charCodeAt(at + 1)) * 2 ** 16 + name.charCodeAt(at + 2);
-}
-
-/** Facts about the names of some tensors. */
-interface Seen {
-  /** True if they are strictly increasing. */
-  readonly areOrdered: boolean;
-  readonly arePlain: boolean;
-  /** Bytes in JSON, without quotes. */
-  readonly bytes: number;
-  /** Hashes of the ends; lists with disjoint ends have disjoint names. Undefined if a name is too short. */
-  readonly ends: ReadonlySet<number> | undefined;
-}
-
-/** Collects facts about names one by one, to save memory. */
-function look(count: number, nameAt: (i: number) => string, encoder: TextEncoder): Seen {
-  const ends = new Set<number | undefined>();
+/** Facts about names, collected one by one to save memory. */
+function factsOfNames(count: number, nameAt: (i: number) => string) {
+  const encoder = new TextEncoder();
   let [areOrdered, arePlain, bytes] = [true, true, 0];
-  let last: string | undefined;
-  let lastEnd: number | undefined;
+  let [last, end] = ['', ''];
+  /** Lists without a common end have no common name. */
+  const ends = new Set<string>();
   for (let i = 0; i < count; i++) {
     const name = nameAt(i);
     const isPlain = isPlainKey.test(name);
     arePlain &&= isPlain;
+    // Bytes in JSON, without quotes.
     bytes += isPlain ? name.length : encoder.encode(JSON.stringify(name)).length - 2;
-    if (last !== undefined) areOrdered &&= (arePlain ? byUnits : compareNames)(last, name) < 0;
+    if (i > 0) areOrdered &&= (arePlain ? byUnits : compareNames)(last, name) < 0;
     last = name;
-    const end = endOf(name);
-    if (i === 0 || end !== lastEnd) ends.add(end);
-    lastEnd = end;
+    const three = name.slice(-3);
+    if (i === 0 || three !== end) ends.add(three);
+    end = three;
   }
-  return { areOrdered, arePlain, bytes, ends: ends.has(undefined) ? undefined : (ends as ReadonlySet<number>) };
+  return { areOrdered, arePlain, bytes, ends };
 }
 
-function areApart(a: ReadonlySet<number> | undefined, b: ReadonlySet<number> | undefined): boolean {
-  if (a === undefined || b === undefined) return false;
-  for (const one of a) if (b.has(one)) return false;
-  return true;
-}
-
-/** First common name of two sorted lists. */
-function common(a: readonly string[], b: readonly string[]): string | undefined {
-  for (let i = 0, j = 0; i < a.length && j < b.length; ) {
-    const order = compareNames(a[i] as string, b[j] as string);
-    if (order === 0) return a[i];
-    if (order < 0) i++;
-    else j++;
-  }
-  return undefined;
-}
-
-function takenError(name: string): RangeError {
-  return new RangeError(`tensor ${quoted(name)}: the name is taken`);
-}
-
-/** Indices that sort names. @throws RangeError if two names are equal */
-function sortedPlaces(names: readonly string[], arePlain: boolean): number[] {
-  const compare = arePlain ? byUnits : compareNames;
-  const places = [...names.keys()].sort((a, b) => compare(names[a] as string, names[b] as string));
-  const again = places.find((place, i) => i > 0 && names[place] === names[places[i - 1] as number]);
-  if (again !== undefined) throw takenError(names[again] as string);
-  return places;
-}
-
-/** Consecutive tensors of one type in the file. */
-interface TypeRun {
-  readonly names: () => readonly string[];
-  readonly ends: ReadonlySet<number> | undefined;
+function checkNotTaken(name: string | undefined): void {
+  if (name !== undefined) throw new RangeError(`tensor ${quoted(name)}: the name is taken`);
 }
 
 /** Order of tensors, and facts about their names. */
-interface Order {
+interface FileOrder {
   readonly order: Uint32Array;
   /** True if all names are plain. */
   readonly arePlain: boolean;
@@ -127,7 +77,7 @@ interface Order {
 }
 
 /** Sorts tensors in the order of the reference: wide dtypes first, names in byte order. @throws RangeError for duplicate names */
-function orderOf({ count, nameOf, kindOf }: ListedTensors): Order {
+function fileOrder({ count, nameOf, kindOf }: ListedTensors): FileOrder {
   const byType = new Map<TensorDType, number[]>();
   for (let index = 0; index < count; index++) {
     const { dtype } = kindOf(index);
@@ -135,144 +85,95 @@ function orderOf({ count, nameOf, kindOf }: ListedTensors): Order {
     if (list === undefined) byType.set(dtype, [index]);
     else list.push(index);
   }
-  const rank = ([dtype]: readonly [TensorDType, unknown]) => dtypeOrder.get(dtype) ?? 0;
   const order = new Uint32Array(count);
-  const encoder = new TextEncoder();
-  const reserved = ['__metadata__'];
-  const runs: TypeRun[] = [{ names: () => reserved, ends: look(1, () => reserved[0] as string, encoder).ends }];
+  const reserved = '__metadata__';
+  /** Consecutive tensors of one type: their names in order, and the ends of these. */
+  const runs = [{ names: () => [reserved], ends: new Set([reserved.slice(-3)]) }];
   let [arePlain, nameBytes, done] = [true, 0, 0];
   let places: readonly number[] = [];
-  for (const [, list] of [...byType].sort((a, b) => rank(b) - rank(a))) {
+  for (const [, list] of [...byType].sort(([a], [b]) => (dtypeOrder.get(b) ?? 0) - (dtypeOrder.get(a) ?? 0))) {
     // Sort only if needed: scales often have the order of their codes, and most files are sorted.
     const nameAt = (place: number) => nameOf(list[place] as number);
-    const like = places;
-    let seen = like.length === list.length ? look(like.length, (i) => nameAt(like[i] as number), encoder) : undefined;
-    if (!seen?.areOrdered) {
+    let facts =
+      places.length === list.length ? factsOfNames(list.length, (i) => nameAt(places[i] as number)) : undefined;
+    if (!facts?.areOrdered) {
       places = [...list.keys()];
-      seen = look(list.length, nameAt, encoder);
+      facts = factsOfNames(list.length, nameAt);
     }
-    if (!seen.areOrdered) places = sortedPlaces(list.map(nameOf), seen.arePlain);
-    arePlain &&= seen.arePlain;
-    nameBytes += seen.bytes;
+    if (!facts.areOrdered) {
+      const names = list.map(nameOf);
+      const compare = facts.arePlain ? byUnits : compareNames;
+      const sorted = [...list.keys()].sort((a, b) => compare(names[a] as string, names[b] as string));
+      const again = sorted.find((place, i) => i > 0 && names[place] === names[sorted[i - 1] as number]);
+      checkNotTaken(names[again ?? -1]);
+      places = sorted;
+    }
+    arePlain &&= facts.arePlain;
+    nameBytes += facts.bytes;
     const begin = done;
     for (const place of places) order[done++] = list[place] as number;
     const end = done;
-    runs.push({ names: () => Array.from(order.subarray(begin, end), nameOf), ends: seen.ends });
+    runs.push({ names: () => Array.from(order.subarray(begin, end), nameOf), ends: facts.ends });
   }
+  // Compare names of different types where their ends do not tell them apart.
   for (const [i, first] of runs.entries()) {
     for (const second of runs.slice(i + 1)) {
-      const taken = areApart(first.ends, second.ends) ? undefined : common(first.names(), second.names());
-      if (taken !== undefined) throw takenError(taken);
+      if ([...first.ends].every((end) => !second.ends.has(end))) continue;
+      const names = new Set(first.names());
+      checkNotTaken(second.names().find((name) => names.has(name)));
     }
   }
   return { order, arePlain, nameBytes };
 }
 
 /** Contents of a header. */
-interface Contents extends ListedTensors, Order {
-  /** Begin of each tensor and end of the last, from the end of the header. */
+interface HeaderContents extends ListedTensors, Omit<FileOrder, 'nameBytes'> {
+  /** Begin of each tensor, from the end of the header, and the end of the last. */
   readonly offsets: Float64Array;
   readonly end: number;
-  readonly metadata: Readonly<Record<string, string>>;
-}
-
-/** Begin of each tensor and end of the last, from the end of the header. @throws RangeError as `layoutSafetensors` */
-function placesOf(
-  { count, nameOf, kindOf }: ListedTensors,
-  order: Uint32Array,
-): { offsets: Float64Array; end: number } {
-  const offsets = new Float64Array(count);
-  let end = 0;
-  let last: TypeAndShape | undefined;
-  let bytes: number | undefined;
-  for (const index of order) {
-    const kind = kindOf(index);
-    if (kind !== last) bytes = tensorBytes(kind.dtype, kind.shape);
-    last = kind;
-    if (bytes === undefined) {
-      const name = quoted(nameOf(index));
-      throw new RangeError(`tensor ${name}: shape ${show(kind.shape)} of ${kind.dtype} cannot be stored`);
-    }
-    offsets[index] = end;
-    end += bytes;
-  }
-  return { offsets, end };
+  /** JSON of the key and the value of the metadata; empty without metadata. */
+  readonly metadata: string;
 }
 
 /** Number of tensors per chunk of JSON. Headers with a hundred thousand tensors have tens of megabytes. */
 const tensorsAtOnce = 8192;
 
-/** JSON of the metadata's key and value; empty without metadata. */
-function metadataOf(metadata: Readonly<Record<string, string>>): string {
-  return Object.keys(metadata).length > 0 ? `"__metadata__":${JSON.stringify(metadata)}` : '';
-}
-
-/** Number of decimal digits of a whole number. */
-function digitsOf(n: number): number {
-  let digits = 1;
-  for (let power = 10; n >= power; power *= 10) digits++;
-  return digits;
-}
-
 /** JSON of a type and shape, between name and offsets. */
-function middleOf({ dtype, shape }: TypeAndShape): string {
-  return `":{"dtype":"${dtype}","shape":[${shape.join()}],"data_offsets":[`;
-}
+const middleOfEntry = ({ dtype, shape }: TypeAndShape) =>
+  `":{"dtype":"${dtype}","shape":[${shape.join()}],"data_offsets":[`;
 
-/** Bytes of the JSON that jsonOf makes. */
-function jsonBytes({ kindOf, order, nameBytes, offsets, end, metadata }: Contents): number {
-  const first = new TextEncoder().encode(metadataOf(metadata)).length;
-  const commas = Math.max(0, order.length - 1) + (first > 0 && order.length > 0 ? 1 : 0);
-  let bytes = '{}'.length + first + commas + nameBytes + '",]}'.length * order.length;
-  let last: TypeAndShape | undefined;
-  let middle = 0;
-  for (let i = 0; i < order.length; i++) {
-    const index = order[i] as number;
-    const next = order[i + 1];
-    const kind = kindOf(index);
-    if (kind !== last) middle = middleOf(kind).length;
-    last = kind;
-    const stop = next === undefined ? end : (offsets[next] as number);
-    bytes += middle + digitsOf(offsets[index] as number) + digitsOf(stop);
-  }
-  return bytes;
-}
-
-/** Makes the JSON of a header, in chunks. */
-function* jsonOf({ nameOf, kindOf, order, arePlain, offsets, end, metadata }: Contents): Generator<string, void> {
-  let piece = `{${metadataOf(metadata)}`;
-  let last: TypeAndShape | undefined;
-  let middle = '';
-  if (piece !== '{' && order.length > 0) piece += ',';
-  for (let i = 0; i < order.length; i++) {
-    const index = order[i] as number;
-    const next = order[i + 1];
-    const kind = kindOf(index);
-    if (kind !== last) middle = middleOf(kind);
-    last = kind;
-    const name = nameOf(index);
-    const key = arePlain ? name : JSON.stringify(name).slice(1, -1);
-    piece += `"${key}${middle}${offsets[index]},${next === undefined ? end : offsets[next]}]}`;
-    if (next !== undefined) piece += ',';
-    if (i % tensorsAtOnce !== tensorsAtOnce - 1) continue;
-    yield piece;
-    piece = '';
-  }
-  yield `${piece}}`;
-}
-
-/** Makes the bytes of a header: its length, its JSON, and spaces up to a multiple of 8. */
-function* headerOf(length: number, used: number, json: Iterable<string>): Generator<Uint8Array<ArrayBuffer>, void> {
+/** Makes the bytes of a header, in chunks: its length, its JSON, and spaces up to a multiple of 8. @param used bytes of the JSON */
+function* headerBytes(
+  { nameOf, kindOf, order, arePlain, offsets, end, metadata }: HeaderContents,
+  length: number,
+  used: number,
+): Generator<Uint8Array<ArrayBuffer>, void> {
   const encoder = new TextEncoder();
-  let made = 0;
-  for (const piece of json) {
+  let piece = `{${metadata}${metadata !== '' && order.length > 0 ? ',' : ''}`;
+  let [made, middle] = [0, ''];
+  let last: TypeAndShape | undefined;
+  for (let i = 0; i <= order.length; i++) {
+    const index = order[i];
+    const next = order[i + 1];
+    if (index === undefined) piece += '}';
+    else {
+      const kind = kindOf(index);
+      if (kind !== last) middle = middleOfEntry(kind);
+      last = kind;
+      const name = nameOf(index);
+      const key = arePlain ? name : JSON.stringify(name).slice(1, -1);
+      piece += `"${key}${middle}${offsets[index]},${next === undefined ? end : offsets[next]}]}`;
+      if (next !== undefined) piece += ',';
+      if (i % tensorsAtOnce !== tensorsAtOnce - 1) continue;
+    }
     const text = encoder.encode(piece);
     const start = made === 0 ? 8 : 0;
     made += text.length;
-    const bytes = new Uint8Array(start + text.length + (made === used ? length - used : 0)).fill(0x20);
+    const bytes = new Uint8Array(start + text.length + (index === undefined ? length - used : 0)).fill(0x20);
     if (start > 0) new DataView(bytes.buffer).setBigUint64(0, BigInt(length), true);
     bytes.set(text, start);
     yield bytes;
+    piece = '';
   }
   if (made !== used) throw new Error(`the header has ${made} bytes instead of ${used}`);
 }
@@ -287,23 +188,49 @@ export function layoutListed(
   tensors: ListedTensors,
   metadata: Readonly<Record<string, string>> = {},
 ): SafetensorsLayout {
-  const order = orderOf(tensors);
-  const contents = { ...tensors, ...order, ...placesOf(tensors, order.order), metadata };
-  // Count the bytes first, so that the JSON is never in memory as a whole.
-  const used = jsonBytes(contents);
+  const { count, nameOf, kindOf } = tensors;
+  const { order, arePlain, nameBytes } = fileOrder(tensors);
+  const first = Object.keys(metadata).length > 0 ? `"__metadata__":${JSON.stringify(metadata)}` : '';
+  // Count the bytes of the JSON while tensors get their places, so that it is never in memory as a whole.
+  const commas = Math.max(0, count - 1) + (first !== '' && count > 0 ? 1 : 0);
+  let used = '{}'.length + new TextEncoder().encode(first).length + commas + nameBytes + '",]}'.length * count;
+  const offsets = new Float64Array(count);
+  let [end, digits, power, bytes, middle] = [0, 1, 10, 0, 0];
+  let last: TypeAndShape | undefined;
+  for (const index of order) {
+    const kind = kindOf(index);
+    if (kind !== last) {
+      middle = middleOfEntry(kind).length;
+      const size = tensorBytes(kind.dtype, kind.shape);
+      if (size === undefined)
+        throw new RangeError(
+          `tensor ${quoted(nameOf(index))}: shape ${show(kind.shape)} of ${kind.dtype} cannot be stored`,
+        );
+      bytes = size;
+    }
+    last = kind;
+    offsets[index] = end;
+    end += bytes;
+    used += middle + digits;
+    // Offsets grow, and so do their decimal digits.
+    while (end >= power) {
+      power *= 10;
+      digits++;
+    }
+    used += digits;
+  }
   const length = Math.ceil(used / 8) * 8;
   if (length > maxHeaderBytes) {
-    throw new ScalepointError(
-      'BAD_FILE',
-      `the header would have ${length} bytes, more than the ${maxHeaderBytes} allowed`,
-    );
+    const message = `the header would have ${length} bytes, more than the ${maxHeaderBytes} allowed`;
+    throw new ScalepointError('BAD_FILE', message);
   }
-  const bytes = 8 + length;
+  const contents = { ...tensors, order, arePlain, offsets, end, metadata: first };
+  const begin = 8 + length;
   return {
-    header: { bytes, make: () => headerOf(length, used, jsonOf(contents)) },
-    order: contents.order,
-    offsets: contents.offsets.map((offset) => bytes + offset),
-    size: bytes + contents.end,
+    header: { bytes: begin, make: () => headerBytes(contents, length, used) },
+    order,
+    offsets: offsets.map((offset) => begin + offset),
+    size: begin + end,
   };
 }
 

@@ -1,28 +1,60 @@
 /**
  * The interface of layouts: the ways in which tools store quantized weights in safetensors. A layout is one file or folder beside this
- * file, and a line in registry.ts. Its targets are rows of ../targets.ts, and its arithmetic is that of codecs.
+ * file, and a line in registry.ts. Its arithmetic is that of codecs.
  *
  * Reading: `find` gathers stored tensors into weights. A weight has the name that it has in a model of floats, such as `X.weight` of
  * `X.qweight`, `X.scales` and `X.qzeros`, and the shape of that model. If the parts hold the transpose, then `grid` and `runs` of the codec
  * map rectangles of the weight to bytes of the stored transpose, and `decode` turns them: nobody else knows.
  *
- * Writing: `plan` makes the decisions of one result. Names of parts derive from the weight's by `suffix` and `replaces` of `Part`.
+ * Writing: `targets` are rows of the table of targets, and `plan` makes the decisions of one result. Names of parts derive from the weight's
+ * by `suffix` and `replaces` of `Part`.
  */
 
 import type { Note } from '../../../core/note.js';
 import type { CastType } from '../../codecs/cast.js';
 import type { Form } from '../../codecs/codec.js';
-import type { FilePlan, Finding, LogicalTensor, OpenModel, PlannedTensor, Reader, SourceTensor } from '../../format.js';
+import type { CodeWidth } from '../../codecs/compressed-tensors.js';
+import type {
+  FilePlan,
+  Finding,
+  LogicalTensor,
+  OpenModel,
+  PlannedTensor,
+  Reader,
+  SourceTensor,
+  Target,
+} from '../../format.js';
 import type { PlanChoices } from '../../options.js';
 import type { Reason } from '../../reason.js';
+import { shardOptions } from '../../shards.js';
 import type { SafetensorsOptions } from '../options.js';
-import type { SafetensorsTarget, StoredCodes } from '../targets.js';
 
 /** An object of a JSON file. */
 export type Fields = Readonly<Record<string, unknown>>;
 
+/** True for an object of JSON. */
+export const isFields = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** The object in a JSON text; undefined for other contents. */
+export function fieldsInJson(text: string | Uint8Array): Fields | undefined {
+  try {
+    const value: unknown = JSON.parse(typeof text === 'string' ? text : new TextDecoder().decode(text));
+    return isFields(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Types of floats by their names in configurations. */
+export const castTypes: ReadonlyMap<unknown, CastType> = new Map([
+  ['float32', 'F32'],
+  ['float16', 'F16'],
+  ['bfloat16', 'BF16'],
+]);
+
 /** Checked choices for a safetensors result. */
-export type SafetensorsChoices = PlanChoices<SafetensorsOptions, SafetensorsTarget>;
+export type SafetensorsChoices = PlanChoices<SafetensorsOptions>;
 
 // ------------------------------------------------------------------------------------------------------------------------ reading
 
@@ -55,13 +87,50 @@ export interface FoundWeights {
   readonly refused?: ReadonlyMap<string, string>;
 }
 
+/** Makes a function that gives equal forms as one object, so that weights of one shape share their tiles. */
+export function formSharing<AnyForm extends Form>(): (form: AnyForm) => AnyForm {
+  const known = new Map<string, AnyForm>();
+  return (form) => {
+    const key = JSON.stringify(form);
+    const first = known.get(key) ?? form;
+    known.set(key, first);
+    return first;
+  };
+}
+
+/** The module of a weight: X for `X.weight`. */
+export const moduleOfWeight = (name: string): string => name.slice(0, -'.weight'.length);
+
 // ------------------------------------------------------------------------------------------------------------------------ writing
+
+/** Options of all targets that convert. */
+export const floatOptions = ['requantize', 'nonFinite', ...shardOptions];
+
+/** Options of targets whose scales are searched for, and which config.json describes. */
+export const blockOptions = ['range', 'importance', 'config', ...floatOptions];
+
+/** A row of the table of targets. */
+export interface CodedTarget extends Omit<Target, 'name'> {
+  /** Kind of its codes. All codes of a file have one kind, because its configuration describes one. */
+  readonly kind: 'integers' | 'floats' | 'comfy' | 'microscaled' | 'mlx' | 'gptq';
+  /** Facts of its codes, for the layout alone. */
+  readonly codes?: unknown;
+  /** Bits of `integers`. */
+  readonly bits?: CodeWidth;
+  /** Sizes of groups in a row by default: the first that divides all rows is used. @defaultValue the codes leave no choice */
+  readonly groupSizes?: readonly number[];
+  /** Sizes of groups that loaders know. @defaultValue all */
+  readonly knownGroups?: readonly number[];
+  /** Targets that rules may mix it with for a result of a given size. @defaultValue it takes no mixtures */
+  readonly mixedWith?: readonly string[];
+}
 
 /** A tensor that may become codes. */
 export interface WeightToStore {
   readonly source: LogicalTensor;
-  /** Its target. */
+  /** Its target, and the `codes` of its row. */
   readonly to: string;
+  readonly codes: unknown;
   /** Type of its floats: F32, F16, BF16 or F64. */
   readonly dtype: string;
 }
@@ -85,8 +154,6 @@ export interface LayoutPlan {
   obstacle?(weight: WeightToStore): Reason | undefined;
   /** Weights with codes that loaders would take for floats because of the other weights, and the reasons to keep them. */
   takenForFloats?(planned: readonly PlannedTensor[]): ReadonlyMap<string, Reason>;
-  /** Sizes of groups in a row that a target takes by default, the first that divides all rows. Empty if its form has no choice. */
-  groupSizes(to: string): readonly number[];
   /** True if stacked matrices have groups as well; otherwise tensors of more than two dimensions have whole rows. */
   readonly groupsStacked?: boolean;
   /** Type of the tensors without codes, except those that rules keep or convert. @defaultValue as stored */
@@ -112,30 +179,16 @@ export interface LayoutPlan {
 export interface LayoutStart {
   readonly tensors: readonly LogicalTensor[];
   readonly choices: SafetensorsChoices;
+  /** The `codes` of the row of the main target; undefined for floats, of which rules take single weights. */
+  readonly codes: unknown;
   /** False for a bare array, whose name has no meaning and which has no configuration. */
   readonly isModel: boolean;
-  /** The objects in those of the files beside the model that the writer `reads` and that are there. */
+  /** The objects in those of the files beside the model that the layout `reads` and that are there. */
   readonly beside: ReadonlyMap<string, Fields>;
 }
 
 /** Makes the decisions of a result. */
 export type PlanLayout = (start: LayoutStart) => LayoutPlan;
-
-/** Writes a layout. */
-interface LayoutWriter {
-  /** Kinds of codes in the table of targets that it stores. */
-  readonly stores: readonly StoredCodes['kind'][];
-  /** True for a layout that only takes known models; others, and bare arrays, are refused. @defaultValue false */
-  readonly forKnownModels?: boolean;
-  /** JSON files beside the model that plans need, such as `config.json`. */
-  readonly reads?: readonly string[];
-  /** Makes the decisions of a result; or `load` gives a function that does. */
-  plan?: PlanLayout;
-  /** Loads large code that only this layout needs. */
-  load?(): Promise<PlanLayout>;
-  /** Programs that read a result, the usual one first. */
-  readers(to: string, file: string): readonly Reader[];
-}
 
 /** A layout. */
 export interface CodedLayout {
@@ -145,7 +198,9 @@ export interface CodedLayout {
   labelOf?(form: Form): string;
   /** Ids of the codecs of its weights. No other layout has them. */
   readonly codecs: readonly string[];
-  /** Finds its weights. They can be read by `codecOf(form).decode`. Other tools' weights are refused by name, see ../quantized.ts. */
+  /** True to look for its weights before others do, because its marks say more than names and types. @defaultValue false */
+  readonly findsFirst?: boolean;
+  /** Finds its weights. They can be read by `codecOf(form).decode`. Weights of tools that no layout reads are named in ../stored-model.ts. */
   find?(model: StoredModel): Promise<FoundWeights>;
   /** Type of the floats that a weight is restored to where the target does not say. */
   floats(form: Form): CastType;
@@ -155,5 +210,36 @@ export interface CodedLayout {
   readonly quantMethods?: readonly string[];
   /** Compares its weights with the quantization_config of its method. */
   verify?(coded: readonly LogicalTensor[], quantization: Fields): readonly Finding[];
-  readonly writer?: LayoutWriter;
+  /** Its targets by name, in the order of the help; undefined for a layout that is only read. What follows is about their results. */
+  readonly targets?: Readonly<Record<string, CodedTarget>>;
+  /** True for targets that only take known models; others, and bare arrays, are refused. @defaultValue false */
+  readonly forKnownModels?: boolean;
+  /** True if loaders join layers, which need one scheme then. @defaultValue false */
+  readonly joinsLayers?: boolean;
+  /** JSON files beside the model that plans need, such as `config.json`. */
+  readonly reads?: readonly string[];
+  /** Makes the decisions of a result; or `load` gives a function that does. */
+  plan?(start: LayoutStart): LayoutPlan;
+  /** Loads large code that only this layout needs. */
+  load?(): Promise<PlanLayout>;
+  /** Programs that read a result besides this package, the usual one first. @param file name of the result */
+  readers?(file: string): readonly Reader[];
 }
+
+/** A finding of `verify`: the model is wrong. @param data the tensor concerned, and other data by kind */
+export const problemFound = (
+  kind: string,
+  text: string,
+  data: Fields & { readonly tensor?: string } = {},
+): Finding => ({
+  severity: 'problem',
+  kind,
+  ...data,
+  text,
+});
+
+/** A finding of `verify` that users should know. @param data the tensor concerned, and other data by kind */
+export const noteFound = (kind: string, text: string, data: Fields & { readonly tensor?: string } = {}): Finding => ({
+  ...problemFound(kind, text, data),
+  severity: 'note',
+});

@@ -1,30 +1,42 @@
-/** All layouts of quantized safetensors. A new one is added to the list below; those that look at fewer tensors come first. */
+/** All layouts of quantized safetensors. A new one is added to the list below, in which targets have the order of the help. */
+import type { Note } from '../../../core/note.js';
 import type { Form } from '../../codecs/codec.js';
 import type { LowRankForm } from '../../codecs/low-rank.js';
 import type { LogicalTensor } from '../../format.js';
-import { codesOf } from '../targets.js';
+import { quantizedBefore } from '../../source-note.js';
 import { bitsAndBytesLayout } from './bitsandbytes.js';
-import { comfyLayout } from './comfy/layout.js';
+import { comfyLayout } from './comfy.js';
 import { compressedTensorsLayout } from './compressed-tensors/layout.js';
 import { gptqLayout } from './gptq.js';
-import type { CodedLayout, PlanLayout, SafetensorsChoices } from './layout.js';
-import { lowRankLayout } from './low-rank.js';
-import { mlxLayout } from './mlx/layout.js';
-import { smallFloatsLayout } from './small-floats/layout.js';
+import type { CodedLayout } from './layout.js';
+import { mlxLayout } from './mlx.js';
+import { smallFloatsLayout } from './small-floats.js';
 
-export const layouts: readonly CodedLayout[] = [
+/** Weights with adapters, which are read like weights with codes: floats that are computed from several stored tensors. */
+export const lowRankLayout: CodedLayout = {
+  label: 'adapter',
+  codecs: ['low-rank'],
+  floats: (form) => (form as LowRankForm).floats,
+};
+
+const all = [
+  compressedTensorsLayout,
+  comfyLayout,
+  smallFloatsLayout,
+  mlxLayout,
   gptqLayout,
   bitsAndBytesLayout,
-  mlxLayout,
-  comfyLayout,
-  compressedTensorsLayout,
-  smallFloatsLayout,
   lowRankLayout,
-];
+] as const;
 
-const byCodec = new Map(
-  layouts.flatMap((layout) => layout.codecs.map((codec): [string, CodedLayout] => [codec, layout])),
-);
+export const layouts: readonly CodedLayout[] = all;
+
+type TargetsOf<Layout> = Layout extends { readonly targets: infer Rows } ? keyof Rows : never;
+
+/** A target of a layout. */
+export type CodedTargetName = TargetsOf<(typeof all)[number]>;
+
+const byCodec = new Map(layouts.flatMap((layout) => layout.codecs.map((codec) => [codec, layout] as const)));
 
 /** The layout of a form; undefined for floats and other plain elements. */
 export function codedLayoutOf({ codec }: Form): CodedLayout | undefined {
@@ -33,29 +45,14 @@ export function codedLayoutOf({ codec }: Form): CodedLayout | undefined {
 
 /** The layout of the codes that a form, or the base of one with adapters, holds; undefined for floats. */
 export function quantizedLayoutOf(form: Form): CodedLayout | undefined {
-  const layout = codedLayoutOf(form);
-  return layout === lowRankLayout ? codedLayoutOf((form as LowRankForm).base) : layout;
+  return byCodec.get(form.codec === 'low-rank' ? (form as LowRankForm).base.codec : form.codec);
 }
 
-/** True for a weight that is stored in a layout. */
-export const isCoded = ({ form }: Pick<LogicalTensor, 'form'>): boolean => byCodec.has(form.codec);
-
-/** The writer of the codes of a target; undefined for other targets. */
-export function writerFor(to: unknown): CodedLayout['writer'] {
-  const kind = codesOf(to)?.kind;
-  return kind && layouts.find(({ writer }) => writer?.stores.includes(kind))?.writer;
-}
-
-/** The writer of a result, whose codes all have one layout; undefined without codes. */
-export function codeWriterOf({ to, rules = [] }: Pick<SafetensorsChoices, 'to' | 'rules'>): CodedLayout['writer'] {
-  for (const target of [to, ...rules.map((rule) => rule.to)]) {
-    const writer = writerFor(target);
-    if (writer !== undefined) return writer;
-  }
-  return undefined;
-}
-
-/** Loads the decisions of a result's layout; undefined for layouts whose decisions are loaded already. */
-export async function loadedPlan(choices: Pick<SafetensorsChoices, 'to' | 'rules'>): Promise<PlanLayout | undefined> {
-  return codeWriterOf(choices)?.load?.();
+/** The note about what quantizing lost before; empty for floats. */
+export function sourceNotes(tensors: readonly LogicalTensor[]): Note[] {
+  const weights = tensors.flatMap(({ name, form, type }) => {
+    const layout = quantizedLayoutOf(form);
+    return layout === undefined ? [] : [{ name, words: `${layout.labelOf?.(form) ?? layout.label}, ${type}` }];
+  });
+  return quantizedBefore(weights);
 }

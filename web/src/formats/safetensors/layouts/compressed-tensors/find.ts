@@ -3,20 +3,17 @@
  * Reference: github.com/vllm-project/compressed-tensors, src/compressed_tensors/compressors at ac8e2ba8.
  */
 import type { CastType } from '../../../codecs/cast.js';
-import type { CompressedForm, codesPerUnit, Packing, spareBits, wordsOf } from '../../../codecs/compressed-tensors.js';
+import {
+  type CompressedForm,
+  codesPerUnit,
+  type Packing,
+  spareBits,
+  wordsOf,
+} from '../../../codecs/compressed-tensors.js';
 import type { LogicalTensor, SourceTensor } from '../../../format.js';
-import type { elementCount } from '../../../tensors.js';
-import type { FoundWeight, FoundWeights, StoredModel } from '../layout.js';
-import type { StatedBits, statedBits } from './groups.js';
-
-/** Functions that are loaded already. Bundlers would cut the code that imports them from here into more files. */
-export interface CompressedTools {
-  readonly codesPerUnit: typeof codesPerUnit;
-  readonly spareBits: typeof spareBits;
-  readonly wordsOf: typeof wordsOf;
-  readonly elementsIn: typeof elementCount;
-  readonly bitsIn: typeof statedBits;
-}
+import { elementCount } from '../../../tensors.js';
+import { type FoundWeight, type FoundWeights, isFields, type StoredModel } from '../layout.js';
+import { configGroups } from './config.js';
 
 /** Codes, with the tensors that belong to them by name. */
 interface Candidate {
@@ -24,55 +21,77 @@ interface Candidate {
   readonly data: SourceTensor;
   readonly scale: SourceTensor;
   readonly zeroPoint: SourceTensor | undefined;
-  readonly shape: SourceTensor | undefined;
 }
 
-const scaleTypes: readonly string[] = ['F32', 'F16', 'BF16'];
+/** The shape of codes, and the facts of their form that names do not tell. */
+interface FoundCodes {
+  readonly shape: readonly number[];
+  readonly type: string;
+  readonly form: Omit<CompressedForm, 'codec' | 'symmetric' | 'scale'>;
+}
 
 /** Finds weights in the layout of compressed-tensors. */
-export async function findCompressed(model: StoredModel, tools: CompressedTools): Promise<FoundWeights> {
+export async function findCompressed(model: StoredModel): Promise<FoundWeights> {
   const weights: FoundWeight[] = [];
   const refused = new Map<string, string>();
-  let stated: StatedBits | undefined;
+  let groupOf: ReturnType<typeof configGroups> | undefined;
   for (const data of model.tensors) {
     const isPlain = data.dtype === 'I8' || data.dtype === 'F8_E4M3';
     const name = isPlain ? data.name : /^(.*)_packed$/s.exec(data.name)?.[1];
     const scale = model.tensor(`${name}_scale`);
-    if (name === undefined || scale === undefined || !scaleTypes.includes(scale.dtype)) continue;
+    if (name === undefined || !/^(F32|F16|BF16)$/.test(scale?.dtype ?? '') || scale === undefined) continue;
     const group = model.tensor(`${name}_g_idx`);
     if (isPlain && group !== undefined) continue;
     const zeroPoint = model.tensor(`${name}_zero_point`);
-    const candidate = { name, data, scale, zeroPoint, shape: model.tensor(`${name}_shape`) };
-    stated ??= tools.bitsIn(await model.json('config.json'));
-    let tensor = isPlain ? plainCodes(candidate, tools) : await packedCodes(model, candidate, stated, tools);
-    if (tensor === undefined) continue;
-    if (group !== undefined) {
-      tensor = await inGroups(model, group, tensor, tools);
-      if (tensor === undefined) {
-        refused.set(data.name, `with a g_idx that does not give each group as many columns`);
-        continue;
-      }
+    const candidate = { name, data, scale, zeroPoint };
+    if (groupOf === undefined) {
+      const quantization = (await model.json('config.json'))?.quantization_config;
+      groupOf = isFields(quantization) ? configGroups(quantization) : () => undefined;
     }
+    const stated = groupOf(name.replace(/\.weight$/, ''))?.weights;
+    const bits = isFields(stated) ? stated.num_bits : undefined;
+    const found = isPlain ? plainCodes(candidate) : await packedCodes(model, candidate, bits);
+    if (found === undefined) continue;
+    const { shape, type } = found;
+    const form: CompressedForm = {
+      ...found.form,
+      codec: 'compressed-tensors',
+      symmetric: zeroPoint === undefined,
+      scale: scale.dtype as CastType,
+    };
+    const isGrouped = group !== undefined && (await hasGroups(model, group, shape, form));
+    if (isGrouped === undefined) {
+      refused.set(data.name, 'with a g_idx that does not give each group as many columns');
+      continue;
+    }
+    const parts = [
+      { role: 'data', tensor: data },
+      { role: 'scale', tensor: scale },
+      ...(zeroPoint === undefined ? [] : [{ role: 'zeroPoint', tensor: zeroPoint }]),
+      ...(isGrouped && group !== undefined ? [{ role: 'group', tensor: group }] : []),
+    ];
     // Scales of the layer's inputs describe how it runs, not the weight.
     const inputs = ['scale', 'global_scale', 'zero_point'].map((part) => `${name.replace(/weight$/, '')}input_${part}`);
-    weights.push({ tensor, beside: [`${name}_zero_point`, `${name}_shape`, `${name}_g_idx`, ...inputs] });
+    weights.push({
+      tensor: { name, shape, type, form: isGrouped ? { ...form, grouped: true } : form, parts } satisfies LogicalTensor,
+      beside: [`${name}_zero_point`, `${name}_shape`, `${name}_g_idx`, ...inputs],
+    });
   }
   return { weights, refused };
 }
 
 /**
- * A weight with the groups of columns that `X_g_idx` states; undefined for groups that have different sizes, or do not exist. Loaders sort the
- * columns by them, and cut the sorted ones into groups of the same size; a -1 stands for columns in order.
+ * True if columns belong to the groups that `X_g_idx` states, false if these are in order; undefined for groups that have different sizes, or
+ * do not exist. Loaders sort the columns by them, and cut the sorted ones into groups of the same size; a -1 stands for columns in order.
  * Reference: quantization/lifecycle/forward.py, _process_group.
  */
-async function inGroups(
+async function hasGroups(
   model: StoredModel,
   group: SourceTensor,
-  tensor: LogicalTensor,
-  { elementsIn }: CompressedTools,
-): Promise<LogicalTensor | undefined> {
-  const form = tensor.form as CompressedForm;
-  const columns = elementsIn(tensor.shape.slice(1)) ?? 0;
+  shape: readonly number[],
+  form: CompressedForm,
+): Promise<boolean | undefined> {
+  const columns = elementCount(shape.slice(1)) ?? 0;
   if (group.dtype !== 'I32' || group.shape.join() !== String(columns)) return undefined;
   const { groupSize = columns } = form;
   const bytes = await model.read(group);
@@ -80,58 +99,29 @@ async function inGroups(
   const counts = new Array<number>(columns / groupSize).fill(0);
   let inOrder = true;
   for (let i = 0; i < columns; i++) {
-    const its = view.getInt32(4 * i, true);
-    if (its === -1) return tensor;
-    if (counts[its] === undefined) return undefined;
-    counts[its]++;
-    inOrder &&= its === Math.floor(i / groupSize);
+    const index = view.getInt32(4 * i, true);
+    if (index === -1) return false;
+    if (counts[index] === undefined) return undefined;
+    counts[index]++;
+    inOrder &&= index === Math.floor(i / groupSize);
   }
-  if (counts.some((count) => count !== groupSize)) return undefined;
-  if (inOrder) return tensor;
-  const grouped: CompressedForm = { ...form, grouped: true };
-  return { ...tensor, form: grouped, parts: [...tensor.parts, { role: 'group', tensor: group }] };
-}
-
-function logicalTensor(
-  { name, data, scale, zeroPoint }: Candidate,
-  shape: readonly number[],
-  type: string,
-  form: Omit<CompressedForm, 'codec' | 'symmetric' | 'scale'>,
-): LogicalTensor {
-  const whole: CompressedForm = {
-    ...form,
-    codec: 'compressed-tensors',
-    symmetric: zeroPoint === undefined,
-    scale: scale.dtype as CastType,
-  };
-  return {
-    name,
-    shape,
-    type,
-    form: whole,
-    parts: [
-      { role: 'data', tensor: data },
-      { role: 'scale', tensor: scale },
-      ...(zeroPoint === undefined ? [] : [{ role: 'zeroPoint', tensor: zeroPoint }]),
-    ],
-  };
+  return counts.some((count) => count !== groupSize) ? undefined : !inOrder;
 }
 
 /** int8 or float8 codes with a scale for each index of axis 0; undefined if the shapes of the parts do not match. */
-function plainCodes(candidate: Candidate, { elementsIn }: CompressedTools): LogicalTensor | undefined {
-  const { data, scale, zeroPoint } = candidate;
+function plainCodes({ data, scale, zeroPoint }: Candidate): FoundCodes | undefined {
   const { shape, dtype } = data;
+  const [rows] = shape;
   // Scales of blocks may be as many as the rows by chance.
-  if (scale.shape[0] !== shape[0] || elementsIn(scale.shape) !== shape[0]) return undefined;
-  if (zeroPoint !== undefined) {
-    if (dtype === 'F8_E4M3' || zeroPoint.dtype !== 'I8' || elementsIn(zeroPoint.shape) !== shape[0]) return undefined;
-  }
-  const type = dtype === 'I8' ? 'int' : 'float';
-  return logicalTensor(candidate, shape, dtype, { type, bits: 8, groupSize: undefined, packed: false });
+  if (scale.shape[0] !== rows || elementCount(scale.shape) !== rows) return undefined;
+  const hasWrongZeros = dtype === 'F8_E4M3' || zeroPoint?.dtype !== 'I8' || elementCount(zeroPoint.shape) !== rows;
+  if (zeroPoint !== undefined && hasWrongZeros) return undefined;
+  const form = { type: dtype === 'I8' ? 'int' : 'float', bits: 8, groupSize: undefined, packed: false } as const;
+  return { shape, type: dtype, form };
 }
 
 /** True if any of the first words has a bit of a mask. @param last true: looks at the last word of each row */
-async function sets(model: StoredModel, data: SourceTensor, mask: number, last: boolean): Promise<boolean> {
+async function hasBits(model: StoredModel, data: SourceTensor, mask: number, last = false): Promise<boolean> {
   if (mask === 0) return false;
   const size = Math.min(data.bytes, 1 << 16);
   const words = await model.read(data, size);
@@ -147,69 +137,48 @@ const packings: readonly Packing[] = [
   ...[true, false].flatMap((wholeWords) => ([3, 5, 6, 7] as const).map((bits) => ({ bits, wholeWords }))),
 ];
 
-/**
- * The packing of rows with as many words. Short rows suit several widths: config.json decides, then 4 and 8 bits come first, and bits where
- * there are no codes rule a packing out.
- */
-async function packingOf(
-  model: StoredModel,
-  { data, zeroPoint }: Candidate,
-  columns: number,
-  stated: number | undefined,
-  tools: CompressedTools,
-): Promise<Packing | undefined> {
-  const suiting = packings.filter((packing) => tools.wordsOf(columns, packing) === data.shape[1]);
-  if (suiting.length === 1) return suiting[0];
-  suiting.sort((a, b) => Number(b.bits === stated) - Number(a.bits === stated));
-  for (const packing of suiting) {
-    // Whole codes leave gaps in all words.
-    const gaps = tools.spareBits(tools.codesPerUnit(packing), packing);
-    const hasBits =
-      (await sets(model, data, tools.spareBits(columns, packing), true)) ||
-      (await sets(model, data, gaps, false)) ||
-      (zeroPoint !== undefined && (await sets(model, zeroPoint, gaps, false)));
-    if (!hasBits) return packing;
-  }
-  return undefined;
-}
-
 /** Largest rank of a shape. */
 const maxRank = 64;
 
-/** Reads the two or more dimensions in `X_shape`; undefined for other contents. */
-async function storedShape(model: StoredModel, tensor: SourceTensor | undefined): Promise<number[] | undefined> {
-  if (tensor?.dtype !== 'I64' || tensor.bytes < 16 || tensor.bytes > 8 * maxRank) return undefined;
-  const { bytes: size } = tensor;
-  const bytes = await model.read(tensor);
-  const view = new DataView(bytes.buffer, bytes.byteOffset, size);
-  const shape = Array.from({ length: size / 8 }, (_, i) => Number(view.getBigInt64(8 * i, true)));
-  return shape.every((dimension) => dimension > 0) ? shape : undefined;
-}
-
-/** Packed codes; undefined if the shapes of the parts do not match. */
+/** Packed codes; undefined if the shapes of the parts do not match. @param stated bits of the weight by config.json */
 async function packedCodes(
   model: StoredModel,
-  candidate: Candidate,
-  stated: StatedBits,
-  tools: CompressedTools,
-): Promise<LogicalTensor | undefined> {
-  const { data, scale, zeroPoint } = candidate;
+  { name, data, scale, zeroPoint }: Candidate,
+  stated: unknown,
+): Promise<FoundCodes | undefined> {
+  // Read the two or more dimensions in `X_shape`.
+  const stores = model.tensor(`${name}_shape`);
   if (data.dtype !== 'I32' || data.shape.length !== 2) return undefined;
-  const shape = await storedShape(model, candidate.shape);
-  if (shape === undefined) return undefined;
+  if (stores?.dtype !== 'I64' || stores.bytes < 16 || stores.bytes > 8 * maxRank) return undefined;
+  const bytes = await model.read(stores);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, stores.bytes);
+  const shape = Array.from({ length: stores.bytes / 8 }, (_, i) => Number(view.getBigInt64(8 * i, true)));
   const [rows = 0, ...inner] = shape;
-  const columns = tools.elementsIn(inner);
-  if (columns === undefined) return undefined;
-  if (data.shape[0] !== rows) return undefined;
-  const packing = await packingOf(model, candidate, columns, stated(candidate.name), tools);
+  const columns = elementCount(inner);
+  if (shape.some((dimension) => dimension <= 0) || columns === undefined || data.shape[0] !== rows) return undefined;
+  // Find the packing of rows with as many words. Short rows suit several widths: config.json decides, then 4 and 8 bits come first, and bits
+  // where there are no codes rule a packing out. Whole codes leave gaps in all words.
+  const suiting = packings.filter((packing) => wordsOf(columns, packing) === data.shape[1]);
+  suiting.sort((a, b) => Number(b.bits === stated) - Number(a.bits === stated));
+  let packing = suiting.length === 1 ? suiting[0] : undefined;
+  for (const one of packing === undefined ? suiting : []) {
+    const gaps = spareBits(codesPerUnit(one), one);
+    const isWrong =
+      (await hasBits(model, data, spareBits(columns, one), true)) ||
+      (await hasBits(model, data, gaps)) ||
+      (zeroPoint !== undefined && (await hasBits(model, zeroPoint, gaps)));
+    if (isWrong) continue;
+    packing = one;
+    break;
+  }
+  // Compare the other parts with it.
   const [, groups = 0, ...others] = scale.shape;
   const scaleRank = others.every((dimension) => dimension === 1) ? scale.shape.length : 0;
   if (packing === undefined || scaleRank !== shape.length || scale.shape[0] !== rows) return undefined;
   if (!(groups > 0) || columns % groups !== 0 || (groups > 1 && inner.length > 1)) return undefined;
-  if (zeroPoint !== undefined) {
-    const expected = [tools.wordsOf(rows, packing), groups, ...others];
-    if (zeroPoint.dtype !== 'I32' || zeroPoint.shape.join() !== expected.join()) return undefined;
-  }
+  const zeroWords = [wordsOf(rows, packing), groups, ...others];
+  const hasWrongZeros = zeroPoint?.dtype !== 'I32' || zeroPoint.shape.join() !== zeroWords.join();
+  if (zeroPoint !== undefined && hasWrongZeros) return undefined;
   const groupSize = groups === 1 ? undefined : columns / groups;
-  return logicalTensor(candidate, shape, `I${packing.bits}`, { type: 'int', ...packing, groupSize, packed: true });
+  return { shape, type: `I${packing.bits}`, form: { type: 'int', ...packing, groupSize, packed: true } };
 }
