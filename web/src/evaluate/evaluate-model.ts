@@ -4,12 +4,22 @@ import { type Opened, withModel } from '../convert/open.js';
 import { modelCalls } from '../convert/options.js';
 import type { ModelInput } from '../convert/recognize.js';
 import { checkOptions, checkRunOptions, withCallbacks } from '../convert/work-options.js';
-import { typeError } from '../core/errors.js';
+import { ScalepointError, typeError } from '../core/errors.js';
 import { imported } from '../core/imported.js';
 import { mention, ofType } from '../core/option-problem.js';
+import { waitingFor } from '../core/waiting.js';
+import type { FileInput } from '../formats/files/bytes.js';
+import { openWithin } from '../formats/files/open.js';
 import type { ModelSamples, OutputsEvaluation, RunOptions } from '../formats/run.js';
 import type { JudgedModel, LanguageComparison, LanguageEvaluation } from './evaluate.js';
-import { checkTextOptions, chunkedTokens, type LanguageData, progressReporter, type TextOptions } from './texts.js';
+import {
+  checkTextOptions,
+  chunkedTokens,
+  type LanguageData,
+  progressReporter,
+  samplesFrom,
+  type TextOptions,
+} from './texts.js';
 
 /** Options of `evaluateModel`. */
 export interface EvaluateModelOptions extends TextOptions {
@@ -82,10 +92,29 @@ export async function evaluateModel(
   } else if (text === undefined) throw typeError('text', ofType('string', 'Uint32Array', 'array'), text);
   others.signal?.throwIfAborted();
   if (data !== undefined && reference !== undefined) {
-    const { evaluateSamples } = await imported(import('./evaluate-samples.js'));
     return withCallbacks({ ...others, run }, (own) =>
       withModel(model, own, (first) =>
-        withModel(reference, own, (second) => evaluateSamples(first, second, data, own)),
+        withModel(reference, own, async (second) => {
+          const [runs, other] = [await first.format.runs?.(first.model), await second.format.runs?.(second.model)];
+          if (runs === undefined || other === undefined) {
+            const { label } = (runs === undefined ? first : second).format;
+            const about = `only ONNX models can be run on samples, and this is ${label}; texts judge language models of all formats`;
+            throw new ScalepointError('RUNTIME', about);
+          }
+          const { signal } = own;
+          const waiting = waitingFor(signal);
+          try {
+            const samples = await samplesFrom(first, runs, data, own);
+            const count = Array.isArray(samples) ? samples.length : 0;
+            const open = (file: FileInput) => openWithin(waiting, file);
+            const report = progressReporter(own, 'evaluate', 'samples');
+            return await runs.evaluate(samples, other, { ...run, option: 'data', signal, open }, async (done) =>
+              report({ pass: 1, passes: 1, done, total: Math.max(count, done) }),
+            );
+          } finally {
+            waiting.end();
+          }
+        }),
       ),
     );
   }

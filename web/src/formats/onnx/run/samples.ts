@@ -118,30 +118,22 @@ const lineWindow = 2 ** 20;
 
 /** Lines of a file, with the offset of each. */
 async function* linesWithOffsets(source: ByteSource): AsyncGenerator<{ readonly text: string; readonly at: number }> {
-  let [pending, at]: [Uint8Array[], number] = [[], 0];
-  const decode = (parts: readonly Uint8Array[]) => {
-    const all = new Uint8Array(parts.reduce((size, { length }) => size + length, 0));
-    let end = 0;
-    for (const part of parts) {
-      all.set(part, end);
-      end += part.length;
-    }
-    return new TextDecoder().decode(all);
-  };
+  const decoder = new TextDecoder();
+  let [text, at] = ['', 0];
   for (let begin = 0; begin < source.size; begin += lineWindow) {
     const bytes = await source.read(begin, Math.min(source.size, begin + lineWindow));
     let from = 0;
     for (let to = bytes.indexOf(10); to >= 0; to = bytes.indexOf(10, from)) {
-      yield { text: decode([...pending, bytes.subarray(from, to)]), at };
-      [pending, from, at] = [[], to + 1, begin + to + 1];
+      yield { text: text + decoder.decode(bytes.subarray(from, to)), at };
+      [text, from, at] = ['', to + 1, begin + to + 1];
     }
-    pending.push(bytes.subarray(from));
+    text += decoder.decode(bytes.subarray(from), { stream: true });
     if (begin + bytes.length - at > mostLine) {
       throw new ScalepointError('BAD_FILE', `a line has more than ${mostLine} bytes`, { byteOffset: at });
     }
   }
-  const last = decode(pending);
-  if (last !== '') yield { text: last, at };
+  text += decoder.decode();
+  if (text !== '') yield { text, at };
 }
 
 /** Most dimensions of an input. NumPy has at most 64. */

@@ -25,16 +25,11 @@ import type { Loadable } from './runtime.js';
 
 const [float, int64] = [onnxTypeNumber('F32'), onnxTypeNumber('I64')];
 
-/** Combination of the results of several runs of a subgraph. */
-interface Combined {
-  readonly operator: 'Add' | 'Min' | 'Max';
+/** A sum of the results of several runs of a subgraph. Without runs it is 0. */
+interface SumValue {
   readonly type: number;
   readonly shape: readonly number[];
-  /** The result of no runs. */
-  readonly initial: number;
 }
-
-const summed = (shape: readonly number[], type = float): Combined => ({ operator: 'Add', type, shape, initial: 0 });
 
 /** Names of outputs for some inputs: the sum of squares of each column, or the sums of products of all; and the number of elements. */
 export interface SumOutputs {
@@ -131,8 +126,8 @@ export class SumsGraph {
   // -------------------------------------------------------------------------------------------------------------------- subgraphs
 
   /** The result of no runs, as a value of the main graph. */
-  #initial({ type, shape, initial }: Combined): string {
-    const one = this.#constant(type, [], [initial]);
+  #zero({ type, shape }: SumValue): string {
+    const one = this.#constant(type, [], [0]);
     if (shape.length === 0) return one;
     const key = `${one} ${shape.join()}`;
     const known = this.#constants.get(key) ?? this.#node(this.#main, 'Expand', [one, this.#integers(...shape)]);
@@ -153,32 +148,32 @@ export class SumsGraph {
   }
 
   /** Passes a value of a graph on to the main graph. Returns the name of it there. */
-  #lift(graph: OnnxGraph, name: string, combined: Combined): string {
+  #lift(graph: OnnxGraph, name: string, sum: SumValue): string {
     const parent = this.#parents.get(graph);
     if (parent === undefined) return name;
     const { node } = parent;
-    if (node.opType !== 'If') return this.#lift(parent.graph, this.#fromBody(graph, node, name, combined), combined);
+    if (node.opType !== 'If') return this.#lift(parent.graph, this.#fromBody(graph, node, name, sum), sum);
     // The other branch of an If gives 0.
     for (const { graphs } of node.attributes.values()) {
       for (const branch of graphs) {
-        const given = branch === graph ? name : this.#node(branch, 'Identity', [this.#initial(combined)]);
-        this.#output(branch, given, combined.type, combined.shape);
+        const given = branch === graph ? name : this.#node(branch, 'Identity', [this.#zero(sum)]);
+        this.#output(branch, given, sum.type, sum.shape);
       }
     }
     const output = this.#fresh();
     this.#edits.append(node.begin, [bytesPiece(textField(nodeField.output, output))]);
-    return this.#lift(parent.graph, output, combined);
+    return this.#lift(parent.graph, output, sum);
   }
 
-  /** Passes a value of the body of a Loop or a Scan on, combined over its steps. */
-  #fromBody(graph: OnnxGraph, node: OnnxNode, name: string, combined: Combined): string {
-    const { operator, type, shape } = combined;
+  /** Passes a value of the body of a Loop or a Scan on, added up over its steps. */
+  #fromBody(graph: OnnxGraph, node: OnnxNode, name: string, sum: SumValue): string {
+    const { type, shape } = sum;
     const isLoop = node.opType === 'Loop';
     // States: a Loop has two inputs before them and one output of the body; a Scan has other inputs behind them.
     const states = node.inputs.length - (isLoop ? 2 : intOf(node, 'num_scan_inputs', 1));
     const bodyOutput = graph.outputs[states + (isLoop ? 1 : 0)]?.start;
     const [before, output] = [this.#fresh(), this.#fresh()];
-    const after = this.#node(graph, operator, [before, name]);
+    const after = this.#node(graph, 'Add', [before, name]);
     const input = piecesField(graphField.input, valuePieces(before, type, shape));
     this.#insert(isLoop ? undefined : graph.inputs[states]?.start, lastMessage(graph), input);
     this.#insert(bodyOutput, lastMessage(graph), piecesField(graphField.output, valuePieces(after, type, shape)));
@@ -189,7 +184,7 @@ export class SumsGraph {
         this.#edits.append(node.begin, [bytesPiece(textField(nodeField.output, ''))]);
       }
     }
-    const given = bytesPiece(textField(nodeField.input, this.#initial(combined)));
+    const given = bytesPiece(textField(nodeField.input, this.#zero(sum)));
     this.#insert(isLoop ? undefined : this.#startOf(node, nodeField.input, states), node.begin, [given]);
     const taken = bytesPiece(textField(nodeField.output, output));
     this.#insert(this.#startOf(node, nodeField.output, states), node.begin, [taken]);
@@ -219,7 +214,7 @@ export class SumsGraph {
     };
     const shape = place === 'channels' ? this.#integers(0, columns, -1) : this.#integers(-1, columns);
     const rows = this.#node(graph, 'Reshape', [turns[place]?.() ?? floats, shape]);
-    const elements = this.#lift(graph, this.#node(graph, 'Size', [floats]), summed([], int64));
+    const elements = this.#lift(graph, this.#node(graph, 'Size', [floats]), { type: int64, shape: [] });
     this.#output(this.#main, elements, int64, []);
     const made = { rows, elements };
     this.#rows.set(key, made);
@@ -239,7 +234,7 @@ export class SumsGraph {
     this.#want(graph, value.name);
     const { rows, elements } = this.#rowsOf(key, inputs);
     const give = (name: string, shape: readonly number[]) => {
-      const given = this.#lift(graph, name, summed(shape));
+      const given = this.#lift(graph, name, { type: float, shape });
       this.#output(this.#main, given, float, shape);
       return given;
     };
