@@ -125,7 +125,7 @@ export class SumsGraph {
 
   // -------------------------------------------------------------------------------------------------------------------- subgraphs
 
-  /** The result of no runs, as a value of the main graph. */
+  /** The sum of no runs, as a value of the main graph. */
   #zero({ type, shape }: SumValue): string {
     const one = this.#constant(type, [], [0]);
     if (shape.length === 0) return one;
