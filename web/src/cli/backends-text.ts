@@ -71,7 +71,7 @@ function backendLines(label: string, run: BackendRun, reference: string): string
         ...(before.length === 0 ? [] : [`errors of its inputs: ${listText(before, 4)}`]),
       );
     }
-    if (unknown.length > 0) lines.push(`no bound is known for ${listText(unknown.map(printable), mostOperators)}`);
+    if (unknown.length > 0) lines.push(`${listText(unknown.map(printable), mostOperators)} were not compared`);
   }
   return lines.map((line) => `${label}: ${line}`);
 }
