@@ -326,7 +326,7 @@ function splitEnd(name: string): readonly [module: string, end: string] {
   return module === undefined || end === undefined ? [name, ''] : [module, end];
 }
 
-const entryIn = <T>(table: Readonly<Record<string, T>> | undefined, key: string): T | undefined =>
+const moduleEntry = <T>(table: Readonly<Record<string, T>> | undefined, key: string): T | undefined =>
   table !== undefined && Object.hasOwn(table, key) ? table[key] : undefined;
 
 function transformerPlaces({ blocks, modules, swapped }: Names, names: Iterable<string>): FindPlace {
@@ -338,18 +338,18 @@ function transformerPlaces({ blocks, modules, swapped }: Names, names: Iterable<
   }
   return (name) => {
     const [module, end] = splitEnd(name);
-    const swap = entryIn(swapped, module);
+    const swap = moduleEntry(swapped, module);
     if (swap !== undefined) return { name: swap + end, isSwapped: true };
-    const alone = entryIn(modules, module);
+    const alone = moduleEntry(modules, module);
     if (alone !== undefined) return { name: alone + end };
     const [, list = '', number, within = ''] = inBlock(module);
-    const block = entryIn(blocks, list);
+    const block = moduleEntry(blocks, list);
     if (block === undefined) return undefined;
     const at = `${block.to}.${number}`;
-    const renamed = entryIn(block.modules, within);
+    const renamed = moduleEntry(block.modules, within);
     const isSwapped = within === block.swappedInLast && Number(number) === (counts.get(list) ?? 0) - 1;
     if (renamed !== undefined) return { name: `${at}.${renamed}${end}`, isSwapped };
-    const norm = entryIn(block.norms, within);
+    const norm = moduleEntry(block.norms, within);
     if (norm !== undefined && end === '.weight') return { name: `${at}.${norm}.scale` };
     const [joined, all] = Object.entries(block.joined ?? {}).find(([, some]) => some.includes(within)) ?? [];
     if (all === undefined) return undefined;
@@ -390,10 +390,10 @@ const unetKeys = [
 /** @param each number of residual blocks in each block on the way down @param hasAttention of the last part of a block on the way up */
 function unetPlaces(each: number, hasAttention: (block: number) => boolean): FindPlace {
   const bodyOf = (part: string, module: string) =>
-    part === 'resnets' ? entryIn(resnet, module) : attention.test(module) ? module : undefined;
+    part === 'resnets' ? moduleEntry(resnet, module) : attention.test(module) ? module : undefined;
   return (name) => {
     const [module, end] = splitEnd(name);
-    const alone = entryIn(unetModules, module);
+    const alone = moduleEntry(unetModules, module);
     if (alone !== undefined) return { name: alone + end };
     const [, middle, middleNumber, middleModule = ''] =
       /^mid_block\.(resnets|attentions)\.(\d)\.(.+)$/s.exec(module) ?? [];

@@ -299,9 +299,9 @@ function laidOutFile(
     }
   }
   // Lay out the header and the offsets of parts, whose types safetensors has.
-  const ownerOf = (index: number) => tensors[owners[index] as number] as PlannedTensor;
-  const partOf = (index: number) => ownerOf(index).parts[numbers[index] as number] as Part & { dtype: TensorDType };
-  const nameOf = (index: number) => partName(ownerOf(index).source.name, partOf(index));
+  const partOf = (index: number) =>
+    tensors[owners[index] as number]?.parts[numbers[index] as number] as Part & { dtype: TensorDType };
+  const nameOf = (index: number) => partName(tensors[owners[index] as number]?.source.name ?? '', partOf(index));
   const { header, size, order, offsets } = layoutListed({ count, nameOf, kindOf: partOf }, metadata);
   // Make a segment for each part, joining consecutive known bytes.
   const segments: Segment[] = [{ at: 0, made: header }];

@@ -93,12 +93,12 @@ function fileOrder({ count, nameOf, kindOf }: ListedTensors): FileOrder {
   let places: readonly number[] = [];
   for (const [, list] of [...byType].sort(([a], [b]) => (dtypeOrder.get(b) ?? 0) - (dtypeOrder.get(a) ?? 0))) {
     // Sort only if needed: scales often have the order of their codes, and most files are sorted.
-    const nameAt = (place: number) => nameOf(list[place] as number);
+    const { length } = list;
     let facts =
-      places.length === list.length ? factsOfNames(list.length, (i) => nameAt(places[i] as number)) : undefined;
+      places.length === length ? factsOfNames(length, (i) => nameOf(list[places[i] as number] as number)) : undefined;
     if (!facts?.areOrdered) {
       places = [...list.keys()];
-      facts = factsOfNames(list.length, nameAt);
+      facts = factsOfNames(length, (i) => nameOf(list[i] as number));
     }
     if (!facts.areOrdered) {
       const names = list.map(nameOf);
