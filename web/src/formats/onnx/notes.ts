@@ -16,7 +16,7 @@ import { onnxTypeNumber } from './file/proto.js';
 import { isPast } from './graph/caches.js';
 import { onnxLogicalTensors } from './graph/logical.js';
 import type { OnnxChoices } from './options.js';
-import { type NoInputsReason, type RestoredReason, reasonText } from './reasons.js';
+import { type BeyondNode, type NoInputsReason, type RestoredReason, reasonText } from './reasons.js';
 import { dtypeOfName } from './signature.js';
 import { type OnnxTarget, type OnWebGpu, type TargetInfo, targetNamed } from './targets.js';
 import { writeResult } from './write/write.js';
@@ -243,7 +243,7 @@ const rows: readonly ((result: Result) => Note | readonly Note[] | false | undef
   ({ decisions: { halves } }) => {
     if (halves === undefined || halves.beyond.every(({ why }) => why === 'squares')) return false;
     const { reached } = halves;
-    const nodes = halves.beyond.map(({ node, why }) => {
+    const nodes = halves.beyond.map(({ node, why }): BeyondNode => {
       return { node: node.name || node.outputs[0] || '', operator: node.opType, why };
     });
     const cause =

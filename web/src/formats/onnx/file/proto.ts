@@ -30,7 +30,7 @@ import {
 // --------------------------------------------------------------------------------------------------------------------- data types
 
 /** A type of elements. */
-export interface ElementKind {
+interface ElementKind {
   readonly id: number;
   /** Name, in the spelling of safetensors if it has one. */
   readonly name: string;
