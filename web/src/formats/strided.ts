@@ -188,16 +188,6 @@ const arrayReadBytes = 2 ** 20;
 /** Largest gap that is read rather than skipped. */
 const smallGap = 2 ** 16;
 
-/**
- * Consecutive elements of the row-major array: a range of indices of one axis, a fixed index of each axis before it, and all of those
- * after.
- */
-interface Band {
-  /** The first element, and the one after the last. */
-  readonly begin: number;
-  readonly end: number;
-}
-
 /** Elements between two indices of each axis of a column-major array. */
 export function columnMajorStrides(shape: readonly number[]): number[] {
   return shape.map((_, axis) => elementsOf(shape.slice(0, axis)));
@@ -220,7 +210,15 @@ export class StridedReader {
   readonly #axis: number;
   readonly #inner: number;
   readonly #indices: number;
-  #band: Band & { readonly bytes: Uint8Array<ArrayBuffer> } = { begin: 0, end: 0, bytes: new Uint8Array(0) };
+  /**
+   * Elements in memory, from `begin` to before `end` in row-major order: a range of indices of one axis, a fixed index of each axis before it,
+   * and all of those after.
+   */
+  #band: { readonly begin: number; readonly end: number; readonly bytes: Uint8Array<ArrayBuffer> } = {
+    begin: 0,
+    end: 0,
+    bytes: new Uint8Array(0),
+  };
   /** The last read. Reads run in sequence because they share the band. */
   #last: Promise<unknown> = Promise.resolve();
 

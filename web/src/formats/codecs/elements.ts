@@ -200,22 +200,17 @@ export function* cutWeighted(
   }
 }
 
-/** How tiles of a matrix hold all inputs of the outputs in them. */
-interface OutputTiles {
-  /** True for a matrix [inputs, outputs]. @defaultValue false: [outputs, inputs] */
-  readonly turned?: boolean;
-  /** Outputs of a tile are a multiple of it, and of 16 if they are columns, so that gathering them reads whole cache lines. */
-  readonly unit: number;
-  /** Elements of a tile. @defaultValue tileElements */
-  readonly elements?: number | undefined;
-}
-
-/** Tiles of a matrix that hold all inputs of the outputs in them. */
+/**
+ * Tiles of a matrix that hold all inputs of the outputs in them.
+ * @param cut `turned`: true for a matrix [inputs, outputs] in place of [outputs, inputs]. `unit`: outputs of a tile are a multiple of it, and
+ *   of 16 if they are columns, so that gathering them reads whole cache lines. `elements`: those of a tile, tileElements by default
+ */
 export function* cutOutputs(
   shape: readonly number[],
   roles: readonly Role[],
-  { turned = false, unit, elements = tileElements }: OutputTiles,
+  cut: { readonly turned?: boolean; readonly unit: number; readonly elements?: number | undefined },
 ): Cuts {
+  const { turned = false, unit, elements = tileElements } = cut;
   const [first = 0, second = 0] = shape;
   const [inputs, outputs] = turned ? [first, second] : [second, first];
   if (inputs * outputs === 0) return;

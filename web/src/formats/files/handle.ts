@@ -34,19 +34,6 @@ async function statusOf(handle: Pick<NodeFileHandle, 'stat'>, label: string): Pr
   throw new ScalepointError('IO', `cannot read ${label}: its size is ${show(status.size)}`);
 }
 
-/** Refers to the file in its state for a worker. Undefined if the system does not report inodes, by which the worker checks the file. */
-function referenceTo(
-  status: FileStatus,
-  descriptor: number | undefined,
-  path: string | undefined,
-): SourceReference | undefined {
-  const fileId = fileIdOf(status);
-  if (fileId === undefined) return undefined;
-  const stamp = { fileId, size: status.size, mtimeMs: status.mtimeMs };
-  if (path !== undefined) return { kind: 'path', path, stamp };
-  return descriptor === undefined ? undefined : { kind: 'descriptor', descriptor, stamp };
-}
-
 /**
  * A source in an open file.
  * @param path of the file, if this package opened it
@@ -59,6 +46,16 @@ export async function handleSource(
 ): Promise<ByteSource> {
   const status = await statusOf(handle, label);
   const { size } = status;
+  // Refer to the file in its state for a worker, which checks it by its inode. Some systems do not report inodes.
+  const fileId = fileIdOf(status);
+  let reference: SourceReference | undefined;
+  if (fileId !== undefined && (path ?? handle.fd) !== undefined) {
+    const stamp = { fileId, size, mtimeMs: status.mtimeMs };
+    reference =
+      path === undefined
+        ? { kind: 'descriptor', descriptor: handle.fd as number, stamp }
+        : { kind: 'path', path, stamp };
+  }
   // Read some bytes; a file may give fewer than asked for.
   const readSome = async (position: number, target: Uint8Array, done: number): Promise<number> => {
     const left = target.length - done;
@@ -93,8 +90,8 @@ export async function handleSource(
       throw new ScalepointError('CHANGED', `${label} was changed while it was read`);
     },
     close,
-    reference: referenceTo(status, handle.fd, path),
-    identity: { handle, fileId: fileIdOf(status) },
+    reference,
+    identity: { handle, fileId },
   };
 }
 

@@ -62,16 +62,10 @@ export function memorySink(size: number): MemorySink {
   };
 }
 
-/** Written bytes that follow each other, and where they begin. */
-interface PendingBytes {
-  readonly position: number;
-  readonly chunks: Uint8Array<ArrayBuffer>[];
-}
-
 function blobSink(): MemorySink {
   const blobs: { readonly position: number; readonly blob: Blob }[] = [];
-  /** By the position where they end. Several parts of a file grow at the same time. */
-  const pending = new Map<number, PendingBytes>();
+  /** Written bytes that follow each other, by the position where they end. Several parts of a file grow at the same time. */
+  const pending = new Map<number, { readonly position: number; readonly chunks: Uint8Array<ArrayBuffer>[] }>();
   let waiting = 0;
   let finished = false;
   // Join neighboring chunks before they become blobs.

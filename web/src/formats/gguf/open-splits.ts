@@ -51,15 +51,6 @@ function splitOf(source: ByteSource, header: GgufHeader, position: number): Spli
   return { source, header, index, count, tensors, label };
 }
 
-/** An open model in several files. */
-export interface OpenSplits {
-  /** Files in order. */
-  readonly files: readonly ByteSource[];
-  /** Header of the first file, with the tensors of all files. */
-  readonly header: GgufHeader;
-  close(): Promise<void>;
-}
-
 /** Name of a file without its number and extension; undefined for other names. */
 function stemOf(name: string, index: number, count: number): string | undefined {
   const end = shardSuffix(index, count, '.gguf');
@@ -120,7 +111,7 @@ async function readGiven(files: readonly OpenFile[]): Promise<Split[]> {
  * @throws TypeError or RangeError if the files cannot be found, or belong to several models; ScalepointError `BAD_FILE` if they contradict
  *   each other, `NOT_FOUND` or `IO` if one is missing. Files opened here are closed on failure.
  */
-export async function openSplits(files: readonly OpenFile[], header: GgufHeader, open: OpenInput): Promise<OpenSplits> {
+export async function openSplits(files: readonly OpenFile[], header: GgufHeader, open: OpenInput) {
   const [first] = files as [OpenFile];
   const opened: ByteSource[] = [];
   const close = async () => {

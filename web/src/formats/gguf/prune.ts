@@ -42,20 +42,14 @@ const pattern = /blk\.(\d+)\./;
 /** Number of layers listed in a note. */
 const mostListed = 5;
 
-/** A result without some layers. */
-export interface Pruned {
-  /** Its tensors in order. */
-  readonly tensors: readonly Renamed[];
-  /** New number of layers for the metadata; undefined if unchanged. */
-  readonly layers: number | undefined;
-  readonly notes: readonly Note[];
-}
-
 /**
- * Leaves layers out.
+ * Leaves layers out. Returns the tensors in order, and the new number of layers for the metadata; undefined if it is the same.
  * @param sorted the tensors in the order of the result
  */
-export function pruned(sorted: readonly GgufTensor[], layers: readonly number[] = []): Pruned {
+export function pruned(
+  sorted: readonly GgufTensor[],
+  layers: readonly number[] = [],
+): { readonly tensors: readonly Renamed[]; readonly layers: number | undefined; readonly notes: readonly Note[] } {
   if (layers.length === 0)
     return { tensors: sorted.map((tensor) => ({ tensor, source: tensor })), layers: undefined, notes: [] };
   // Give layers new numbers, in the order of the result.

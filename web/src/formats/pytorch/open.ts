@@ -70,19 +70,12 @@ function placedTensor(name: string, value: TensorValue, file: SavedFile): Placed
 /** Readers that are kept, each with a band of its tensor. */
 const mostReaders = 4;
 
-/** A tensor among those that lie one after the other. */
-interface RearrangedPart {
-  readonly begin: number;
-  readonly end: number;
-  readonly swap: number;
-  readonly tensor: PlacedTensor;
-}
-
 /** Tensors one after the other, whose elements lie elsewhere in a file, or in packed entries of it. */
 class Rearranged {
   readonly size: number;
   readonly #source: ByteSource;
-  readonly #parts: RearrangedPart[] = [];
+  /** Tensors, and the bytes that are swapped in each. */
+  readonly #parts: { begin: number; end: number; swap: number; tensor: PlacedTensor }[] = [];
   /** The readers of the tensors that were read last. */
   readonly #readers = new Map<PlacedTensor, StridedReader>();
 
