@@ -25,20 +25,6 @@ const beyond = 0xffff_ffff;
 
 const viewOf = ({ buffer, byteOffset, byteLength }: Uint8Array) => new DataView(buffer, byteOffset, byteLength);
 
-/** Replaces sizes and offset that do not fit into 32 bits by those of an extra field. */
-function widenSizes(view: DataView, from: number, to: number, values: number[], at: number): void {
-  for (let i = from; i + 4 <= to; i += 4 + view.getUint16(i + 2, true)) {
-    if (view.getUint16(i, true) !== 1) continue;
-    let next = i + 4;
-    for (const [k, value] of values.entries()) {
-      if (value !== beyond) continue;
-      if (next + 8 > Math.min(to, i + 4 + view.getUint16(i + 2, true))) badFile('a zip entry lacks its size', at + i);
-      values[k] = Number(view.getBigUint64(next, true));
-      next += 8;
-    }
-  }
-}
-
 /** Size and offset of the list of files, from the record for large archives. @param end offset of the usual record */
 async function wideEnd(source: ByteSource, end: number): Promise<[bytes: number, at: number]> {
   const locator = end - 20;
@@ -75,7 +61,19 @@ export async function entriesOf(source: ByteSource): Promise<{ entries: readonly
       badFile('the list of the zip archive is damaged', at + i);
     const nameEnd = i + 46 + (name as number);
     const values = [view.getUint32(i + 24, true), view.getUint32(i + 20, true), view.getUint32(i + 42, true)];
-    widenSizes(view, nameEnd, nameEnd + (extra as number), values, at);
+    // Sizes and an offset that do not fit into 32 bits stand in an extra field.
+    const end = nameEnd + (extra as number);
+    for (let k = nameEnd; k + 4 <= end; k += 4 + view.getUint16(k + 2, true)) {
+      if (view.getUint16(k, true) !== 1) continue;
+      let next = k + 4;
+      const fieldEnd = Math.min(end, next + view.getUint16(k + 2, true));
+      for (const [index, value] of values.entries()) {
+        if (value !== beyond) continue;
+        if (next + 8 > fieldEnd) badFile('a zip entry lacks its size', at + k);
+        values[index] = Number(view.getBigUint64(next, true));
+        next += 8;
+      }
+    }
     const [size, packed, offset] = values as [number, number, number];
     entries.push({
       name: new TextDecoder().decode(list.subarray(i + 46, nameEnd)),
