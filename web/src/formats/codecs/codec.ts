@@ -141,7 +141,7 @@ export interface Tile {
 }
 
 /** Sizes of the groups of neighboring columns that share a grid. 0: none. */
-export interface FeedbackGroups {
+interface FeedbackGroups {
   readonly group: number;
   /** Columns of an outer group, whose grids share numbers, as in a super-block of ggml. */
   readonly outer: number;
@@ -187,7 +187,7 @@ export interface Encoded {
 }
 
 /** The result of observing the sets of a tile. */
-export interface Observed {
+interface Observed {
   /** A pair of numbers for each set. */
   readonly sets?: Float32Array<ArrayBuffer>;
   readonly problem?: Problem;

@@ -135,7 +135,7 @@ export function ioError(what: string, cause: unknown, path?: string): Scalepoint
 }
 
 /** The code of the system's error for a missing file. */
-export const missing = 'ENOENT';
+const missing = 'ENOENT';
 
 /** True if an error means that a file is missing. */
 export function isMissing(error: unknown): boolean {

@@ -287,7 +287,7 @@ async function urlSource(url: URL, signal: AbortSignal | undefined, most?: numbe
 // ---------------------------------------------------------------------------------------------------------------------- streams
 
 /** True for a stream of bytes. False for a folder of the browser, which lists its files by the same method. */
-export function isStream(file: unknown): file is StreamInput {
+function isStream(file: unknown): file is StreamInput {
   if (typeof file !== 'object' || file === null) return false;
   const tag = tagOf(file);
   if (tag === 'Response' || tag === 'ReadableStream') return true;

@@ -109,7 +109,7 @@ export async function writeAll(
 }
 
 /** The modules of Node that are used to write files. @throws TypeError in other engines */
-export function nodeFiles() {
+function nodeFiles() {
   const [fs, paths, urls] = [nodeModule('node:fs/promises'), nodeModule('node:path'), nodeModule('node:url')];
   if (fs === undefined || paths === undefined || urls === undefined) {
     throw typeError('output', ofType('WritableStream', 'file handle'), undefined, {
