@@ -180,7 +180,7 @@ export interface Maker {
 }
 
 /** Checks that a format has a target of that name. */
-export function accepts({ targets, aliases }: Format, to: unknown): boolean {
+function accepts({ targets, aliases }: Format, to: unknown): boolean {
   return targets.some(({ name }) => name === to) || (typeof to === 'string' && Object.hasOwn(aliases, to));
 }
 

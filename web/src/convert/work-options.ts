@@ -39,7 +39,7 @@ export interface WorkOptions extends OptionsOf<typeof workEntries> {}
 export const workNames: readonly string[] = Object.keys(workEntries);
 
 /** Members of the option `run`. */
-export const runNames: readonly string[] = ['inputs', 'dimensions', 'seed', 'layers', 'backends', 'runtime'];
+const runNames: readonly string[] = ['inputs', 'dimensions', 'seed', 'layers', 'backends', 'runtime'];
 
 /** Members of the option `run` of `quantizeModel`. */
 export const outputRunNames: readonly string[] = ['samples', ...runNames.filter((name) => name !== 'layers')];
