@@ -1,6 +1,6 @@
 // The words of every reason to keep a tensor. Other tests look at the data.
 import { describe, expect, it } from 'vitest';
-import { diffusionReasonText } from '../../../web/src/architectures/diffusion/reasons.js';
+import { diffusionReasonText } from '../../../web/src/architectures/diffusion/detect.js';
 import { ggufReasonText } from '../../../web/src/formats/gguf/reasons.js';
 import { isKeptFor, type Reason, reasons, sharedReasonText } from '../../../web/src/formats/reason.js';
 import { safetensorsReasonText } from '../../../web/src/formats/safetensors/reasons.js';

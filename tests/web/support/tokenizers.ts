@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
 import { beforeEach } from 'vitest';
-import { factsOf } from '../../../web/src/architectures/families/index.js';
+import { architectureFacts } from '../../../web/src/architectures/families/index.js';
 import { Config } from '../../../web/src/architectures/huggingface/config.js';
 import { readTokenizer } from '../../../web/src/architectures/huggingface/tokenizer.js';
 import type { TokenizerInput } from '../../../web/src/architectures/huggingface/tokenizer-input.js';
@@ -61,7 +61,7 @@ export async function convertTokenizer(
   const architecture = wish.architecture ?? 'llama';
   const read = await readTokenizer(folderOf(new Map(), files), {
     architecture,
-    facts: factsOf(architecture),
+    facts: architectureFacts(architecture),
     config: new Config({ vocab_size: wish.size }),
     encoder: ['bert', 'nomic-bert'].includes(architecture) ? 'wordpiece' : undefined,
     missingBytes: 'refuse',

@@ -2,23 +2,28 @@
 
 import { ScalepointError } from '../core/errors.js';
 import { adaptedRows } from '../formats/adapted-rows.js';
-import type { CastForm } from '../formats/codecs/cast.js';
-import type { Form, Role } from '../formats/codecs/codec.js';
-import { changesElements, elementsOf } from '../formats/codecs/elements.js';
+import { type CastForm, castTypeOf } from '../formats/codecs/cast.js';
+import { type Form, type Role, tileElements } from '../formats/codecs/codec.js';
+import { bytesOfElements, changesElements, elementsOf, rectanglesOf } from '../formats/codecs/elements.js';
 import type { LowRankForm } from '../formats/codecs/low-rank.js';
-import { codecOf } from '../formats/codecs/registry.js';
+import { codecOf, float32Form } from '../formats/codecs/registry.js';
 import type { ScaledForm } from '../formats/codecs/scaled-elements.js';
 import { quoted } from '../formats/files/bytes.js';
 import { badTensor } from '../formats/files/errors.js';
-import type { CodedView, ElementView, LogicalTensor } from '../formats/format.js';
+import type {
+  CodedView,
+  ElementView,
+  LogicalTensor,
+  PlannedTensor,
+  Preparation,
+  SourceTensor,
+} from '../formats/format.js';
 import { defaultAlignment, type GgufTensor } from '../formats/gguf/contents.js';
 import { ggufMetadata, pairOf } from '../formats/gguf/pairs.js';
 import type { GgufView } from '../formats/gguf/plan.js';
-import { blockedView } from './blocked-view.js';
-import { gathered, plainType } from './gathered.js';
 import type { Conversion, Recipe, RowWindow } from './recipe.js';
 
-const text = (shape: readonly number[]) => `[${shape.join(', ')}]`;
+export const dimensionsText = (shape: readonly number[]) => `[${shape.join(', ')}]`;
 
 /** A weight of the source. */
 export interface SourceWeight {
@@ -29,10 +34,10 @@ export interface SourceWeight {
   readonly isCoded: boolean;
 }
 
-const storedOf = ({ parts }: LogicalTensor) => (parts[0] as LogicalTensor['parts'][number]).tensor;
+const firstStored = ({ parts }: LogicalTensor) => (parts[0] as LogicalTensor['parts'][number]).tensor;
 
 /** Rows of a weight. */
-function rowsOf(weight: SourceWeight, window: RowWindow | undefined): SourceWeight {
+function takeRows(weight: SourceWeight, window: RowWindow | undefined): SourceWeight {
   if (window === undefined) return weight;
   const { tensor, isCoded } = weight;
   const { name, parts } = tensor;
@@ -55,25 +60,13 @@ function rowsOf(weight: SourceWeight, window: RowWindow | undefined): SourceWeig
 }
 
 /** Form of a weight to read; for plain elements it follows from their type. */
-const formOf = ({ tensor, dtype, isCoded }: SourceWeight): Form =>
+const readForm = ({ tensor, dtype, isCoded }: SourceWeight): Form =>
   isCoded ? tensor.form : ({ codec: 'cast', to: dtype } as CastForm);
 
-/** A tensor that is made of weights that are read as a whole. */
-function gatheredCodes({ name, shape, permuteHeads }: Recipe, weights: readonly SourceWeight[]): LogicalTensor {
-  const [{ tensor: first }] = weights as [SourceWeight];
-  const [rows = 1, ...rest] = first.shape;
-  const headRows = permuteHeads === undefined ? {} : { headRows: rows / permuteHeads };
-  const members = weights.map((weight) => ({ form: { ...formOf(weight), ...headRows }, parts: weight.tensor.parts }));
-  const [{ form }] = members as [(typeof members)[number]];
-  const parts = members.flatMap((member) => member.parts);
-  const tensor: LogicalTensor = { name, shape, type: first.type, form, parts, isRenamed: true };
-  return members.length === 1 ? tensor : { ...tensor, gathered: { width: elementsOf(rest), members } };
-}
-
 /** True if two weights have equal forms, apart from numbers that only matter for writing. Adapters may differ. */
-function isSameForm(a: SourceWeight, b: SourceWeight): boolean {
+function areAlikeForms(a: SourceWeight, b: SourceWeight): boolean {
   const [x, y] = [a, b].map((weight) => {
-    const form = formOf(weight);
+    const form = readForm(weight);
     return form.codec === 'low-rank' ? (form as LowRankForm).base : form;
   });
   return JSON.stringify(x) === JSON.stringify(y);
@@ -116,31 +109,151 @@ function codedRowsOf({ offset, dims }: ElementView, weights: readonly SourceWeig
   return { views: Object.fromEntries(views), matrixRows: rows[0] };
 }
 
-/** A view of one matrix with scales for rectangles; undefined for other weights, and if it cuts a rectangle. */
-function blockedOf(view: ElementView, weights: readonly SourceWeight[]) {
-  const [{ tensor }] = weights as [SourceWeight];
-  const { form, shape, gathered } = tensor;
-  if (weights.length > 1 || gathered !== undefined || shape.length !== 2 || form.codec !== 'scaled-elements')
-    return undefined;
-  return blockedView(view, shape[1] as number, form as ScaledForm);
+/**
+ * GGUF type of a stored tensor before quantization: the float type that holds its values.
+ * @throws ScalepointError `UNSUPPORTED_DTYPE`
+ */
+export function floatTypeOf({ name, dtype, byteOffset }: Pick<SourceTensor, 'name' | 'dtype' | 'byteOffset'>): string {
+  const type = Object.hasOwn(castTypeOf, dtype) ? castTypeOf[dtype] : undefined;
+  if (type !== undefined) return type;
+  throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${dtype} cannot be converted`, {
+    tensor: name,
+    byteOffset,
+  });
 }
 
-/** Fails for a view that does not make the shape, or that leaves its source. */
-function checkView({ offset, dims }: ElementView, { name, shape }: Recipe, from: LogicalTensor, count: number): void {
-  const taken = dims.reduce((product, [n]) => product * n, 1);
-  const last = dims.reduce((sum, [n, stride]) => sum + (n - 1) * stride, offset);
-  if (taken * count !== elementsOf(shape) || last >= elementsOf(from.shape))
-    badTensor(from.name, `its shape is ${text(from.shape)}, and ${name} is to be ${text(shape)}`);
+/** A recipe whose sources are found. They have one type and shape. */
+type Gathering = Omit<Recipe, 'sources'> & { readonly stored: readonly SourceTensor[] };
+
+/** Describes how such a tensor is read. */
+export function gatherStored(wish: Gathering): LogicalTensor {
+  const { name, shape, permuteHeads, view, add, negativeExp, ternary, factor, rowFactors, zeroRows, stored } = wish;
+  const [{ dtype, shape: from }] = stored as [SourceTensor];
+  const changes = {
+    ...(add === undefined ? {} : { add }),
+    ...(negativeExp === true ? { negativeExp } : {}),
+    ...(factor === undefined ? {} : { factor }),
+  };
+  const form = { codec: 'cast', to: dtype, ...changes } as CastForm;
+  const parts = stored.map((tensor) => ({ role: 'data', tensor }));
+  const tensor: LogicalTensor = { name, shape, type: dtype, form, parts, isRenamed: true };
+  if (view !== undefined) return { ...tensor, gathered: { view, width: shape.at(-1) ?? 1 } };
+  if (ternary === true) return { ...tensor, gathered: { width: elementsOf(from.slice(1)) }, prepare: byMean };
+  if ((rowFactors ?? zeroRows) !== undefined)
+    return { ...tensor, gathered: { width: elementsOf(from.slice(1)), rowFactors, zeroRows } };
+  const isAsStored = Object.keys(changes).length === 0;
+  if (stored.length === 1 && permuteHeads === undefined && isAsStored) return tensor;
+  const width = elementsOf(from.slice(1));
+  if (permuteHeads === undefined) return { ...tensor, gathered: { width } };
+  // Move the heads of d rows each to Llama's rotary layout.
+  const d = (from[0] ?? 1) / permuteHeads;
+  const dims = [
+    [permuteHeads, d * width],
+    [d / 2, width],
+    [2, (d / 2) * width],
+    [width, 1],
+  ] as const;
+  return { ...tensor, gathered: { width, view: { offset: 0, dims } } };
+}
+
+/** Smallest scale of weights that are rounded to three values. */
+const leastScale = Math.fround(1e-5);
+
+/** Asks for the magnitudes of a weight, whose mean is the scale by which it is rounded to three values. */
+function* byMean(tensor: PlannedTensor): Preparation {
+  const { source } = tensor;
+  const elements = elementsOf(source.shape);
+  const grid = codecOf(source.form).grid(source.shape, source.form);
+  // Each rectangle is a set, whose two numbers are the sum of its magnitudes.
+  const observed = [...rectanglesOf(elements, [grid])].map((rectangle, first) => ({ rectangle, first }));
+  const cut = { kind: 'sets', count: observed.length, observed } as const;
+  const asked = { ...tensor, form: float32Form };
+  const sums = (yield { kind: 'question', tensor: asked, cut, requests: undefined }) as Float32Array;
+  const mean = Math.fround(sums.reduce((sum, part) => sum + part, 0) / elements);
+  return {
+    ...tensor,
+    source: { ...source, form: { ...source.form, ternary: Math.max(mean, leastScale) } as CastForm },
+  };
+}
+
+type Dimension = ElementView['dims'][number];
+
+/** Dimensions of a view of a matrix. Elements of several rows that follow each other become rows of their own. */
+function dimensionsOf({ dims }: ElementView, columns: number): Dimension[] {
+  return dims.flatMap(([count, stride]): Dimension[] => {
+    const isRows = stride === 1 && count > columns && count % columns === 0;
+    if (!isRows) return [[count, stride]];
+    return [
+      [count / columns, columns],
+      [columns, 1],
+    ];
+  });
+}
+
+/**
+ * A view of a matrix with scales for rectangles, such as float8 in blocks of 128 by 128, as a view of its elements and one of its scales. Matrices of the result are rows of the source, or
+ * transposes of rectangles of it.
+ * @returns undefined for other weights, and if the view cuts a rectangle that shares a scale
+ */
+function blockedView(
+  view: ElementView,
+  weights: readonly SourceWeight[],
+): { readonly form: ScaledForm; readonly coded: CodedView } | undefined {
+  const [{ tensor }] = weights as [SourceWeight];
+  if (weights.length > 1 || tensor.gathered !== undefined || tensor.shape.length !== 2) return undefined;
+  if (tensor.form.codec !== 'scaled-elements') return undefined;
+  const form = tensor.form as ScaledForm;
+  const columns = tensor.shape[1] as number;
+  const { blockRows, blockColumns } = form;
+  const { offset } = view;
+  const size = bytesOfElements(form.scale, 1);
+  if (blockRows === undefined && blockColumns === undefined) {
+    // One scale for all elements, and one zero point.
+    const single = (bytes: number): ElementView => ({ offset: 0, dims: [[bytes, 1]] });
+    return { form, coded: { views: { data: view, scale: single(size), zeroPoint: single(1) } } };
+  }
+  if (blockRows === undefined) return undefined;
+  const across = blockColumns ?? columns;
+  const perRow = Math.ceil(columns / across);
+  const [[width, columnStride] = [1, 1], [rows, rowStride] = [1, columns], ...outer] = dimensionsOf(
+    view,
+    columns,
+  ).toReversed();
+  const isStraight = columnStride === 1 && rowStride === columns && width === columns;
+  const isTurned = rowStride === 1 && columnStride === columns && blockColumns !== undefined;
+  const [down, along] = isTurned ? [across, blockRows] : [blockRows, across];
+  const band = columns * blockRows;
+  const fits =
+    (isStraight || (isTurned && width % along === 0)) &&
+    rows % down === 0 &&
+    width * down <= tileElements &&
+    [offset, ...outer.map(([, stride]) => stride)].every((n) => n % band === 0);
+  if (!fits) return undefined;
+  const inner: Dimension[] = isTurned
+    ? [
+        [rows / down, 1],
+        [width / along, perRow],
+      ]
+    : [
+        [rows / down, perRow],
+        [perRow, 1],
+      ];
+  const bands = outer.toReversed().map(([count, stride]): Dimension => [count, (stride / band) * perRow]);
+  const scales = [...bands, ...inner].map(([count, stride]): Dimension => [count, stride * size]);
+  return {
+    form: isTurned ? { ...form, blockRows: down, blockColumns: along } : form,
+    coded: { views: { data: view, scale: { offset: (offset / band) * perRow * size, dims: [...scales, [size, 1]] } } },
+  };
 }
 
 /** Finds the sources of a recipe, and checks their types and shapes. */
-function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceWeight>): LogicalTensor {
+function carryOutRecipe(recipe: Recipe, byName: ReadonlyMap<string, SourceWeight>): LogicalTensor {
   const { name, shape, sources, windows, permuteHeads, view, zeroRows = 0 } = recipe;
   const weights = sources.map((source, i) => {
     const weight = byName.get(source);
     return weight === undefined
       ? badTensor(source, `it is missing; ${name} is made of it`)
-      : rowsOf(weight, windows?.[i]);
+      : takeRows(weight, windows?.[i]);
   });
   const [first] = weights;
   if (first === undefined) return badTensor(name, 'the recipe has no sources');
@@ -148,30 +261,38 @@ function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceWeight>): Lo
   const other = weights.find(
     (weight) =>
       weight.dtype !== first.dtype ||
-      text(weight.tensor.shape) !== text(from) ||
-      (weight.isCoded && !isSameForm(weight, first)),
+      dimensionsText(weight.tensor.shape) !== dimensionsText(from) ||
+      (weight.isCoded && !areAlikeForms(weight, first)),
   );
   if (other !== undefined) {
-    const [its, that] = [other, first].map(({ tensor }) => `${tensor.type} ${text(tensor.shape)}`);
+    const [its, that] = [other, first].map(({ tensor }) => `${tensor.type} ${dimensionsText(tensor.shape)}`);
     badTensor(other.tensor.name, `it is ${its}, and ${first.tensor.name} is ${that}`);
   }
-  if (view !== undefined) checkView(view, recipe, first.tensor, weights.length);
-  else if (elementsOf(shape) !== weights.length * elementsOf(from) + zeroRows * elementsOf(shape.slice(1))) {
-    badTensor(first.tensor.name, `its shape is ${text(from)}, and ${name} is to be ${text(shape)}`);
+  // Check that a view makes the shape, and does not leave its source.
+  if (view !== undefined) {
+    const taken = view.dims.reduce((product, [n]) => product * n, 1);
+    const last = view.dims.reduce((sum, [n, stride]) => sum + (n - 1) * stride, view.offset);
+    if (taken * weights.length !== elementsOf(shape) || last >= elementsOf(from))
+      badTensor(
+        first.tensor.name,
+        `its shape is ${dimensionsText(from)}, and ${name} is to be ${dimensionsText(shape)}`,
+      );
+  } else if (elementsOf(shape) !== weights.length * elementsOf(from) + zeroRows * elementsOf(shape.slice(1))) {
+    badTensor(first.tensor.name, `its shape is ${dimensionsText(from)}, and ${name} is to be ${dimensionsText(shape)}`);
   }
   if (permuteHeads !== undefined && ((from[0] ?? 1) / permuteHeads) % 2 !== 0) {
     badTensor(first.tensor.name, `${permuteHeads} heads do not have an even number of its ${from[0] ?? 1} rows each`);
   }
   const isCoded = weights.some((weight) => weight.isCoded);
   const codedRows = isCoded && view !== undefined ? codedRowsOf(view, weights) : undefined;
-  const blocked = isCoded && view !== undefined && codedRows === undefined ? blockedOf(view, weights) : undefined;
+  const blocked = isCoded && view !== undefined && codedRows === undefined ? blockedView(view, weights) : undefined;
   if (isCoded && view !== undefined && codedRows === undefined && blocked === undefined) {
-    const isAdapted = weights.some((weight) => formOf(weight).codec === 'low-rank');
+    const isAdapted = weights.some((weight) => readForm(weight).codec === 'low-rank');
     const which = isAdapted ? 'a weight with adapters' : 'quantized weights';
     const message = `tensor ${quoted(first.tensor.name)}: elements of ${which} cannot change places`;
     throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: first.tensor.name });
   }
-  if (!isCoded) return gathered({ ...recipe, stored: weights.map(({ tensor }) => storedOf(tensor)) });
+  if (!isCoded) return gatherStored({ ...recipe, stored: weights.map(({ tensor }) => firstStored(tensor)) });
   if (codedRows !== undefined || blocked !== undefined) {
     const { type, parts } = first.tensor;
     const gathered = { width: shape.at(-1) ?? 1, coded: codedRows ?? blocked?.coded };
@@ -183,7 +304,14 @@ function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceWeight>): Lo
     const message = `tensor ${quoted(first.tensor.name)}: quantized weights cannot be filled up with rows of zeros`;
     throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: first.tensor.name });
   }
-  return gatheredCodes(recipe, weights);
+  // Weights that are read as a whole follow each other.
+  const [rows = 1, ...rest] = from;
+  const headRows = permuteHeads === undefined ? {} : { headRows: rows / permuteHeads };
+  const members = weights.map((weight) => ({ form: { ...readForm(weight), ...headRows }, parts: weight.tensor.parts }));
+  const [{ form }] = members as [(typeof members)[number]];
+  const parts = members.flatMap((member) => member.parts);
+  const tensor: LogicalTensor = { name, shape, type: first.tensor.type, form, parts, isRenamed: true };
+  return members.length === 1 ? tensor : { ...tensor, gathered: { width: elementsOf(rest), members } };
 }
 
 /** Contents of a GGUF file: keys, and each tensor as a source to read or as its bytes. */
@@ -209,11 +337,11 @@ export function carryOutAll(weights: readonly SourceWeight[], { keys, tensors: r
       sources.push(bytes);
       return { name, shape, dtype: 'F32', bytes: bytes.length, byteOffset: 0 };
     }
-    const source = carryOut(recipe, byName);
+    const source = carryOutRecipe(recipe, byName);
     sources.push(source);
-    const { bytes, byteOffset, name: from } = storedOf(source);
+    const { bytes, byteOffset, name: from } = firstStored(source);
     const { dtype } = byName.get(recipe.sources[0] as string) as SourceWeight;
-    const plain = plainType({ name: from, dtype, byteOffset });
+    const plain = floatTypeOf({ name: from, dtype, byteOffset });
     return { name, shape, dtype: float32 ? 'F32' : plain, bytes, byteOffset };
   });
   const view = { tensors: found, metadata: ggufMetadata(keys), pairs: keys.map(pairOf), alignment: defaultAlignment };

@@ -1,20 +1,21 @@
 /** Folders of language models, and their vision towers, to GGUF. Loaded with the first folder. */
 import { ScalepointError } from '../core/errors.js';
 import type { ByteSource } from '../formats/files/bytes.js';
-import type { OpenModel, SourceTensor } from '../formats/format.js';
-import { nameKey } from '../formats/gguf/edits.js';
+import type { FilePlan, LogicalTensor, OpenModel, PartsOf } from '../formats/format.js';
+import { edited, nameKey } from '../formats/gguf/edits.js';
 import type { GgufChoices } from '../formats/gguf/options.js';
 import { planGguf } from '../formats/gguf/plan.js';
+import { planResult, type ResultTensor } from '../formats/gguf/result.js';
 import { readStatistics } from '../formats/read-statistics.js';
+import { reasons } from '../formats/reason.js';
 import { codedLayoutOf, quantizedLayoutOf, sourceNotes } from '../formats/safetensors/layouts/registry.js';
 import { tensorsAsFloats } from '../formats/safetensors/stored-model.js';
 import type { WeightNames } from '../formats/weight-names.js';
-import { carryOutAll, type SourceWeight } from './carry-out.js';
+import { type Carried, carryOutAll, type SourceWeight } from './carry-out.js';
 import type { Beside, Converted } from './converter.js';
 import { architectureNames } from './families/index.js';
-import { type ConvertOptions, convertHuggingface, weightNames } from './huggingface/convert.js';
+import { type ConvertOptions, convertHuggingface, folderWeightNames } from './huggingface/convert.js';
 import { convertTower, type TowerTarget } from './huggingface/vision/convert.js';
-import { planTower } from './huggingface/vision/plan.js';
 import type { Folder } from './recipe.js';
 
 /** The first architecture that a config.json names, if it is known. */
@@ -28,13 +29,16 @@ export function architectureIn(bytes: Uint8Array<ArrayBuffer>): string | undefin
 }
 
 /** The weights of a model. @param requantize false for an error about weights with codes */
-async function weightsOf(model: OpenModel, requantize: boolean): Promise<SourceWeight[]> {
+async function readWeights(model: OpenModel, requantize: boolean): Promise<SourceWeight[]> {
   const tensors = await tensorsAsFloats(model, requantize);
   return tensors.map((tensor) => {
     const layout = codedLayoutOf(tensor.form);
     return { tensor, dtype: layout?.floats(tensor.form) ?? tensor.type, isCoded: layout !== undefined };
   });
 }
+
+/** Bytes that are compared at a time. */
+const comparedBytes = 1 << 22;
 
 /** A model as a folder. */
 function folderOf(
@@ -53,26 +57,19 @@ function folderOf(
     isCoded,
     file: (path) => beside.file(path),
     async areEqual(a, b) {
-      const [first, second] = [a, b].map((one) => model.tensors.find((tensor) => tensor.name === one));
-      return first && second && areEqual(model, first, second);
+      const [x, y] = [a, b].map((one) => model.tensors.find((tensor) => tensor.name === one));
+      if (x === undefined || y === undefined) return undefined;
+      if (x.dtype !== y.dtype || x.bytes !== y.bytes) return false;
+      for (let at = 0; at < x.bytes; at += comparedBytes) {
+        const end = Math.min(x.bytes, at + comparedBytes);
+        const [first, second] = await Promise.all(
+          [x, y].map((one) => (model.files[one.file] as ByteSource).read(one.byteOffset + at, one.byteOffset + end)),
+        );
+        if (first?.some((byte, i) => byte !== second?.[i])) return false;
+      }
+      return true;
     },
   };
-}
-
-/** Bytes that are compared at a time. */
-const comparedBytes = 1 << 22;
-
-/** True if two stored tensors have the same type and bytes. */
-async function areEqual({ files }: OpenModel, a: SourceTensor, b: SourceTensor): Promise<boolean> {
-  if (a.dtype !== b.dtype || a.bytes !== b.bytes) return false;
-  for (let at = 0; at < a.bytes; at += comparedBytes) {
-    const end = Math.min(a.bytes, at + comparedBytes);
-    const [x, y] = await Promise.all(
-      [a, b].map(({ file, byteOffset }) => (files[file] as ByteSource).read(byteOffset + at, byteOffset + end)),
-    );
-    if (x?.some((byte, i) => byte !== y?.[i])) return false;
-  }
-  return true;
 }
 
 /** The contents of the GGUF file that a folder becomes. */
@@ -84,7 +81,7 @@ async function carriedOut(
   options: ConvertOptions,
   tower: TowerTarget | undefined,
 ) {
-  const weights = await weightsOf(model, requantize);
+  const weights = await readWeights(model, requantize);
   const folder = folderOf(model, weights, beside, name);
   const conversion = await (tower === undefined ? convertHuggingface(folder, options) : convertTower(folder, tower));
   const { architecture, notes, types } = conversion;
@@ -130,10 +127,29 @@ export async function convertFolder(
   };
 }
 
+/**
+ * Plans the file of a vision tower, whose types and order are those of llama.cpp's converter.
+ * @param types type of each tensor in the file, by its name
+ * @throws RangeError if the metadata cannot be edited
+ */
+function planTower(
+  { view, sources }: Carried,
+  types: ReadonlyMap<string, string>,
+  { metadata, fixAlignment }: Pick<GgufChoices, 'metadata' | 'fixAlignment'>,
+  partsOf: PartsOf,
+): FilePlan {
+  const results = view.tensors.map(({ name, shape, dtype }, index): ResultTensor => {
+    const type = types.get(name) as string;
+    const from = { source: sources[index] as LogicalTensor, index };
+    return { name, shape, type, from, ...(type === dtype ? { kept: reasons.sameType } : {}) };
+  });
+  return planResult(edited(view.pairs, view, metadata), results, partsOf, { choices: { fixAlignment } });
+}
+
 /** The names that tensors of a folder have in GGUF; undefined if it cannot be converted. */
 export async function folderNames(model: OpenModel, beside: Beside): Promise<WeightNames | undefined> {
   try {
-    return await weightNames(folderOf(model, await weightsOf(model, true), beside, undefined));
+    return await folderWeightNames(folderOf(model, await readWeights(model, true), beside, undefined));
   } catch (error) {
     // Statistics of other models may have the names of the tensors themselves.
     if (error instanceof ScalepointError) return undefined;

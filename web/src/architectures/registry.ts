@@ -1,6 +1,6 @@
 /** The conversions between formats. To add one, add a line here. */
 import type { Converter } from './converter.js';
-import type { DiffusionReason } from './diffusion/reasons.js';
+import type { DiffusionReason } from './diffusion/detect.js';
 import { toGguf } from './to-gguf.js';
 import { toMlc } from './to-mlc.js';
 

@@ -4,25 +4,22 @@ import { quoted } from '../formats/files/bytes.js';
 import type { OpenModel } from '../formats/format.js';
 import type { GgufChoices } from '../formats/gguf/options.js';
 import { towerArchitecture } from '../formats/gguf/signature.js';
-import {
-  codedLayoutOf,
-  lowRankLayout,
-  quantizedLayoutOf,
-  sourceNotes,
-} from '../formats/safetensors/layouts/registry.js';
-import { tensorsAsFloats } from '../formats/safetensors/stored-model.js';
 import type { Converter } from './converter.js';
-import { detectDiffusion, diffusersLayout, diffusionReaders, isDiffusion } from './diffusion/detect.js';
-import { diffusionReasonText } from './diffusion/reasons.js';
-import { towerReaders } from './huggingface/vision/readers.js';
+import {
+  detectDiffusion,
+  diffusersLayout,
+  diffusionReaders,
+  diffusionReasonText,
+  isDiffusion,
+} from './diffusion/detect.js';
 
-/** The conversions, loaded when one is needed first. */
-const loadConversions = () => import('./on-demand.js');
+/** The code for folders, loaded with the first one. */
+const loadFolders = () => import('./folder-to-gguf.js');
 
 /** Names of tensors of adapters, such as LoRA, which are not models themselves. */
 const adapter = /[._]lora[._](a|b|up|down)\b|\.hada_w|\.lokr_w/i;
 
-function checkKind({ tensors }: OpenModel): void {
+function refuseAdapter({ tensors }: OpenModel): void {
   const found = tensors.find(({ name }) => adapter.test(name));
   if (found === undefined) return;
   throw new ScalepointError(
@@ -44,7 +41,12 @@ export const toGguf: Converter = {
   reasonText: diffusionReasonText,
 
   readers(architecture, file) {
-    if (architecture === towerArchitecture) return towerReaders(file);
+    if (architecture === towerArchitecture) {
+      // Reference: github.com/ggml-org/llama.cpp, tools/mtmd/README.md at 440e352.
+      const files = `-m model.gguf --mmproj ${file}`;
+      const code = `llama-mtmd-cli ${files} --image picture.jpg\nllama-server ${files}`;
+      return [{ program: 'llama.cpp', code }];
+    }
     return isDiffusion(architecture) ? diffusionReaders(file) : undefined;
   },
 
@@ -52,35 +54,26 @@ export const toGguf: Converter = {
 
   async weightNames(model, beside) {
     if ((await beside.file('config.json')) === undefined) return undefined;
-    return (await loadConversions()).folderNames(model, beside);
+    return (await loadFolders()).folderNames(model, beside);
   },
 
   async detect({ tensors }, beside) {
     const diffusion = (detectDiffusion(tensors) ?? diffusersLayout(tensors))?.name;
     if (diffusion !== undefined || tensors.some(({ name }) => adapter.test(name))) return diffusion;
     const config = await beside.file('config.json');
-    return config === undefined ? undefined : (await loadConversions()).architectureIn(config);
+    return config === undefined ? undefined : (await loadFolders()).architectureIn(config);
   },
 
   async convert(model, beside, choices) {
-    checkKind(model);
+    refuseAdapter(model);
     const isTower = (choices as GgufChoices).mmproj === true;
     const original = isTower ? undefined : detectDiffusion(model.tensors);
     const diffusion = isTower ? undefined : (original ?? diffusersLayout(model.tensors));
     if (diffusion !== undefined) {
-      const { convertDiffusion } = await loadConversions();
-      const isDiffusers = original === undefined;
-      const tools = {
-        codedLayoutOf,
-        quantizedLayoutOf,
-        adapted: lowRankLayout,
-        notesOn: sourceNotes,
-        asFloats: tensorsAsFloats,
-        original: isDiffusers ? (await import('../formats/on-demand.js')).originalModel : undefined,
-      };
-      return convertDiffusion(model, diffusion, tools);
+      const { convertDiffusion } = await import('./diffusion/convert.js');
+      return convertDiffusion(model, diffusion, original === undefined);
     }
     if ((await beside.file('config.json')) === undefined) return undefined;
-    return (await loadConversions()).convertFolder(model, beside, choices);
+    return (await loadFolders()).convertFolder(model, beside, choices);
   },
 };

@@ -3,9 +3,6 @@ import type { MlcChoices } from '../formats/mlc/options.js';
 import type { Converter } from './converter.js';
 import { webllmReaders } from './webllm/readers.js';
 
-/** The conversions, loaded when one is needed first. */
-const loadConversions = () => import('./on-demand.js');
-
 export const toMlc: Converter = {
   from: ['safetensors', 'pytorch'],
   result: 'mlc',
@@ -21,7 +18,7 @@ export const toMlc: Converter = {
   detect: async () => undefined,
 
   async convert(model, beside, choices) {
-    const { convertWebllm } = await loadConversions();
+    const { convertWebllm } = await import('./webllm/convert.js');
     return convertWebllm(model, beside, choices as MlcChoices);
   },
 };

@@ -1,5 +1,6 @@
 /**
- * Converts checkpoints of diffusion models to GGUF in one step; the tools of ComfyUI-GGUF take three.
+ * Converts checkpoints of diffusion models to GGUF in one step; the tools of ComfyUI-GGUF take three. Types are those of its patched
+ * llama-quantize, for which all blocks of a model count alike.
  * Reference: github.com/city96/ComfyUI-GGUF, tools/convert.py at 4dfc025 (branch auto_convert), tools/lcpp.patch and
  * tools/fix_5d_tensors.py at 795e451.
  */
@@ -11,6 +12,7 @@ import { elementsOf } from '../../formats/codecs/elements.js';
 import type { LowRankForm } from '../../formats/codecs/low-rank.js';
 import { quoted } from '../../formats/files/bytes.js';
 import type { FilePlan, LogicalTensor, OpenModel, PartsOf, SourceTensor } from '../../formats/format.js';
+import { ggmlType } from '../../formats/gguf/contents.js';
 import { edited } from '../../formats/gguf/edits.js';
 import { checkScaled } from '../../formats/gguf/nvfp4.js';
 import type { GgufChoices } from '../../formats/gguf/options.js';
@@ -20,32 +22,19 @@ import { planResult, type ResultTensor } from '../../formats/gguf/result.js';
 import { type FileType, fileTypes, isCastType, type TargetType } from '../../formats/gguf/targets.js';
 import { ruleFor } from '../../formats/options.js';
 import { type Reason, rankReason, reasons } from '../../formats/reason.js';
-import type { originalModel } from '../../formats/safetensors/diffusers.js';
+import { originalModel } from '../../formats/safetensors/diffusers.js';
 import { type Architecture, staysFloat } from '../../formats/safetensors/diffusion.js';
-import type {
+import {
   codedLayoutOf,
   lowRankLayout,
   quantizedLayoutOf,
   sourceNotes,
 } from '../../formats/safetensors/layouts/registry.js';
-import type { tensorsAsFloats } from '../../formats/safetensors/stored-model.js';
+import { tensorsAsFloats } from '../../formats/safetensors/stored-model.js';
 import { plainTensor } from '../../formats/tensors.js';
+import { floatTypeOf, gatherStored } from '../carry-out.js';
 import type { Converted } from '../converter.js';
-import { gathered, plainType } from '../gathered.js';
-import { type Named, withoutPrefix } from './detect.js';
-import { DiffusionMixture, fitting } from './mixture.js';
-import { architectureReason, parameterReason } from './reasons.js';
-
-/** Functions that are loaded already, and load code on demand. Bundlers would cut an app that imports them from here into more files. */
-export interface DiffusionTools {
-  readonly codedLayoutOf: typeof codedLayoutOf;
-  readonly quantizedLayoutOf: typeof quantizedLayoutOf;
-  readonly adapted: typeof lowRankLayout;
-  readonly notesOn: typeof sourceNotes;
-  readonly asFloats: typeof tensorsAsFloats;
-  /** Reads models in the layout of diffusers. */
-  readonly original?: typeof originalModel | undefined;
-}
+import { architectureReason, type Named, parameterReason, withoutPrefix } from './detect.js';
 
 // --------------------------------------------------------------------------------------------------------------------- the checks
 
@@ -55,9 +44,9 @@ const mostNameBytes = 127;
 /** Names of the scales of quantized weights. The codes cannot be decoded without them. */
 const scaleName = /(^|\.)scaled_fp8$|\.(scale_weight|scale_input|weight_scale|input_scale|comfy_quant)$/;
 
-const isQuantized = ({ tensors }: OpenModel) => tensors.some(({ name }) => scaleName.test(name));
+const hasScales = ({ tensors }: OpenModel) => tensors.some(({ name }) => scaleName.test(name));
 
-function unsupported({ name: tensor, byteOffset }: SourceTensor, message: string, hint?: Hint): never {
+function unsupportedTensor({ name: tensor, byteOffset }: SourceTensor, message: string, hint?: Hint): never {
   throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(tensor)}: ${message}`, { tensor, byteOffset, hint });
 }
 
@@ -67,7 +56,7 @@ const firstPart = ({ parts: [part] }: LogicalTensor) => (part as LogicalTensor['
 function check(named: readonly Named<LogicalTensor>[]): void {
   const scale = named.find(({ name }) => scaleName.test(name));
   if (scale !== undefined) {
-    unsupported(
+    unsupportedTensor(
       firstPart(scale.tensor),
       'the weights are quantized already, as float8 with scales, in a layout that is not known here; start from the checkpoint in ' +
         'BF16 or F16, or from float8 without scales',
@@ -84,19 +73,85 @@ function check(named: readonly Named<LogicalTensor>[]): void {
   }
 }
 
-/** Rejects codes unless they are to be quantized again. @throws ScalepointError `UNSUPPORTED_DTYPE` */
-function checkRequantize(
-  items: readonly Item[],
-  { requantize = false }: GgufChoices,
-  { quantizedLayoutOf }: DiffusionTools,
-): void {
-  const coded = items.find(({ source }) => quantizedLayoutOf(source.form) !== undefined);
-  if (coded === undefined || requantize) return;
-  unsupported(firstPart(coded.source), `the weights are quantized already, as ${coded.source.type} with scales`, {
-    kind: 'try',
-    option: mention('requantize', true),
-    effect: 'starts from the values of the codes, which adds to their errors',
-  });
+// ------------------------------------------------------------------------------------------------------------------------- mixtures
+
+type Class = 'value' | 'query, key and value' | 'down';
+
+const has = (...parts: string[]) => {
+  return (name: string) => parts.some((part) => name.includes(part));
+};
+
+/** Classes of tensors by their names. The first match decides. */
+const classes: readonly (readonly [Class, (name: string) => boolean])[] = [
+  [
+    'value',
+    has(
+      'attn_v.weight',
+      '.to_v.weight',
+      '.v.weight',
+      '.attn.w1v.weight',
+      '.attn.w2v.weight',
+      '_attn.v_proj.weight',
+      '.add_v_proj.weight',
+    ),
+  ],
+  ['query, key and value', has('attn_qkv.weight', 'attn.qkv.weight', 'attention.qkv.weight')],
+  [
+    'down',
+    has(
+      'ffn_down',
+      '.ffn.2.weight',
+      '.ff.net.2.weight',
+      '.mlp.layer2.weight',
+      '.adaln_modulation_mlp.2.weight',
+      '.feed_forward.w2.weight',
+      '.img_mlp.net.2.weight',
+      '.txt_mlp.net.2.weight',
+    ),
+  ],
+  ['down', (name) => name.includes('experts.') && name.includes('.w2.weight')],
+];
+
+/** Type of each class of tensors, by file type. */
+const ofClass: Readonly<Record<Class, Readonly<Partial<Record<FileType, TargetType>>>>> = {
+  value: { Q2_K: 'Q3_K', Q3_K_L: 'Q5_K', Q4_K_M: 'Q6_K', Q5_K_M: 'Q6_K' },
+  'query, key and value': { Q3_K_M: 'Q4_K', Q3_K_L: 'Q4_K', Q4_K_M: 'Q5_K', Q5_K_M: 'Q6_K' },
+  down: {
+    Q3_K_M: 'Q4_K',
+    Q3_K_L: 'Q5_K',
+    Q4_K_S: 'Q5_K',
+    Q4_K_M: 'Q6_K',
+    Q5_K_M: 'Q6_K',
+    Q4_0: 'Q4_1',
+    Q5_0: 'Q5_1',
+  },
+};
+
+/** Types of the first and the last block of Qwen-Image. */
+const ofQwenEnds: Readonly<Partial<Record<FileType, TargetType>>> = {
+  Q2_K: 'Q4_K',
+  Q3_K_S: 'Q4_K',
+  Q3_K_M: 'Q4_K',
+  Q3_K_L: 'Q4_K',
+  Q4_K_M: 'Q5_K',
+  Q5_K_M: 'Q6_K',
+};
+const isQwenEnd = has('transformer_blocks.0.', 'transformer_blocks.59.');
+
+/** Chooses the type of each tensor by its name. It counts them, so they must come in the order of the file. */
+function diffusionMixture(architecture: string, fileType: FileType): (name: string) => TargetType {
+  const { base } = fileTypes[fileType];
+  let values = 0;
+  return (name) => {
+    const [found] = classes.find(([, matches]) => matches(name)) ?? [];
+    const seen = found === 'value' ? values++ : 0;
+    const ofEnd = architecture === 'qwen_image' && isQwenEnd(name) ? ofQwenEnds[fileType] : undefined;
+    if (ofEnd !== undefined) return ofEnd;
+    if (found === undefined) return base;
+    if (found === 'value' && fileType === 'Q3_K_M') return seen < 2 ? 'Q5_K' : 'Q4_K';
+    if (found === 'value' && fileType === 'Q4_K_S' && seen < 4) return 'Q5_K';
+    return ofClass[found][fileType] ?? base;
+  };
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ decisions
@@ -118,20 +173,13 @@ const fewElements = 1024;
 /** Row length of reshaped tensors, and their least element count. */
 const [reshapedRow, leastReshaped] = [256, 512];
 
-/** Shape in the file. Small convolutions are reshaped because blocks of 256 do not divide their rows. */
-function shapeOf({ reshapes = false }: Architecture, shape: readonly number[]): readonly number[] {
-  const n = elementsOf(shape);
-  const isShort = shape.length > 1 && n >= leastReshaped && n % reshapedRow === 0;
-  return reshapes && isShort && (shape.at(-1) ?? 1) % reshapedRow !== 0 ? [n / reshapedRow, reshapedRow] : shape;
-}
-
 /** True for names of bare parameters. Programs read their bytes directly, so they stay floats. */
 const isRaw = (name: string) => !/\.(weight|bias)$/.test(name);
 
 /** Type of a tensor that is not quantized. F32 becomes F16, unless the target is F32. */
 function plainTypeOf({ precise = [] }: Architecture, item: Item, keepsF32: boolean): string {
   const { name, stored, dtype, isCoded, source } = item;
-  const type = isCoded ? dtype : plainType(firstPart(source));
+  const type = isCoded ? dtype : floatTypeOf(firstPart(source));
   if (stored.length > mostDimensions) return 'F32';
   if (dtype === 'F32' || dtype === 'F64' || dtype === 'BF16') {
     if (stored.length <= 1 || elementsOf(stored) <= fewElements || isRaw(name)) return 'F32';
@@ -154,14 +202,6 @@ function keptReason(architecture: Architecture, { name, shape, stored }: Item): 
   return undefined;
 }
 
-/** File type of a target. Copies do not occur here: copies of safetensors are safetensors. */
-function fileTypeFor({ to }: GgufChoices, { name }: Architecture): FileType {
-  if (to === 'copy') throw new Error('a copy is not a conversion');
-  const fileType = fileTypeOf(to);
-  checkScaled(fileType, name);
-  return fileType;
-}
-
 /** Chooses the type and shape of each tensor. */
 function choicesOf(
   architecture: Architecture,
@@ -171,23 +211,25 @@ function choicesOf(
 ): ResultTensor[] {
   const { base } = fileTypes[fileType];
   const { pure = false, rules = [] } = choices;
-  const mixture = new DiffusionMixture(architecture.name, fileType);
+  const mixed = diffusionMixture(architecture.name, fileType);
   return items.map((item, index): ResultTensor => {
     const { name, shape, source } = item;
     const from = { source, index };
     const plain = plainTypeOf(architecture, item, fileType === 'F32');
     const reason = keptReason(architecture, item);
     if (reason !== undefined) return { name, shape, from, type: plain, kept: reason };
-    const mixed = pure || isCastType(base) ? base : mixture.typeOf(name);
+    const usual = pure || isCastType(base) ? base : mixed(name);
     const rule = ruleFor(rules, name);
     if (rule?.keep === true) return { name, shape, from, type: plain, kept: reasons.rule };
-    const type = fitting(rule?.to === undefined ? mixed : (rule.to as TargetType), shape);
+    // Rows that its blocks do not fit become F16.
+    const wanted = rule?.to === undefined ? usual : (rule.to as TargetType);
+    const type = (shape.at(-1) ?? 1) % ggmlType(wanted).elements === 0 ? wanted : 'F16';
     return { name, shape, from, type, ...(type === item.dtype ? { kept: reasons.sameType } : {}) };
   });
 }
 
 /** Sorts tensors into writing order: file order, except that a tensor of more than 4 dimensions follows its bias, or comes last. */
-function inOrder(results: readonly ResultTensor[]): ResultTensor[] {
+function inWritingOrder(results: readonly ResultTensor[]): ResultTensor[] {
   const isLarge = ({ shape }: ResultTensor) => shape.length > mostDimensions;
   const large = new Map(results.filter(isLarge).map((result) => [result.name, result]));
   const ordered: ResultTensor[] = [];
@@ -202,61 +244,40 @@ function inOrder(results: readonly ResultTensor[]): ResultTensor[] {
   return [...ordered, ...large.values()];
 }
 
-/** Keys of the metadata. */
-function keysOf(architecture: Architecture, items: readonly Item[], fileType: FileType): GgufKey[] {
-  const reshaped = items.filter(({ shape, stored }) => shape !== stored);
-  return [
-    { name: 'general.architecture', type: 'string', value: architecture.name },
-    { name: 'general.quantization_version', type: 'u32', value: 2 },
-    { name: 'general.file_type', type: 'u32', value: fileTypes[fileType].id },
-    ...reshaped.map(({ name, stored }): GgufKey => {
-      return { name: `comfy.gguf.orig_shape.${name}`, type: 'i32[]', value: stored };
-    }),
-  ];
-}
-
 // ------------------------------------------------------------------------------------------------------------------------ the whole
 
-/** The note about the programs that read the file. */
-function readersNote(architecture: string): Note {
-  const text =
-    `the file follows the tools of ComfyUI-GGUF for ${architecture}; ComfyUI with that extension and stable-diffusion.cpp read it, and ` +
+/** Notes about the result. @param dropped names of tensors that are left out */
+function resultNotes({ name, reshapes = false }: Architecture, dropped: readonly string[]): Note[] {
+  const readers =
+    `the file follows the tools of ComfyUI-GGUF for ${name}; ComfyUI with that extension and stable-diffusion.cpp read it, and ` +
     'llama.cpp does not';
-  return noteOf('diffusionReaders', { architecture }, text);
-}
-
-/** The note about tensors of other models in the checkpoint. */
-function droppedNote(tensors: readonly string[]): Note {
-  const count = tensors.length === 1 ? '1 tensor is' : `${tensors.length} tensors are`;
-  return noteOf('leftOut', { tensors }, `${count} left out, as those of text encoders and VAEs are`);
-}
-
-function notesOf({ name, reshapes = false }: Architecture, dropped: readonly string[]): Note[] {
+  const count = dropped.length === 1 ? '1 tensor is' : `${dropped.length} tensors are`;
+  const others = `${count} left out, as those of text encoders and VAEs are`;
   const convolutions = 'models with many convolutions lose more by quantizing than others do';
   return [
-    readersNote(name),
-    ...(dropped.length > 0 ? [droppedNote(dropped)] : []),
+    noteOf('diffusionReaders', { architecture: name }, readers),
+    ...(dropped.length > 0 ? [noteOf('leftOut', { tensors: dropped }, others)] : []),
     ...(reshapes ? [noteOf('manyConvolutions', {}, convolutions)] : []),
   ];
 }
 
 /** A tensor of the checkpoint with its shape in the result. Codes have the type of the floats that they are restored to. */
-function itemOf(
-  architecture: Architecture,
-  { name, tensor }: Named<LogicalTensor>,
-  { codedLayoutOf, adapted }: DiffusionTools,
-): Item {
-  const shape = shapeOf(architecture, tensor.shape);
+function itemOf(architecture: Architecture, { name, tensor }: Named<LogicalTensor>): Item {
+  // Small convolutions are reshaped because blocks of 256 do not divide their rows.
+  const { shape: stored } = tensor;
+  const n = elementsOf(stored);
+  const isShort = stored.length > 1 && n >= leastReshaped && n % reshapedRow === 0;
+  const isCut = architecture.reshapes === true && isShort && (stored.at(-1) ?? 1) % reshapedRow !== 0;
+  const shape = isCut ? [n / reshapedRow, reshapedRow] : stored;
   const layout = codedLayoutOf(tensor.form);
   const first = firstPart(tensor);
   if (layout === undefined) {
-    plainType(first);
-    const source = tensor.gathered === undefined ? gathered({ name, shape, stored: [first] }) : tensor;
+    floatTypeOf(first);
+    const source = tensor.gathered === undefined ? gatherStored({ name, shape, stored: [first] }) : tensor;
     return { name, shape, stored: tensor.shape, dtype: first.dtype, isCoded: false, source };
   }
-  const isReshaped = shape !== tensor.shape;
-  if (isReshaped && layout !== adapted) {
-    unsupported(first, `it is quantized already, and ${architecture.name} needs other rows; start from floats`);
+  if (isCut && layout !== lowRankLayout) {
+    unsupportedTensor(first, `it is quantized already, and ${architecture.name} needs other rows; start from floats`);
   }
   return {
     name,
@@ -268,7 +289,7 @@ function itemOf(
       ...tensor,
       name,
       shape,
-      form: isReshaped ? ({ ...tensor.form, rowLength: reshapedRow } as LowRankForm) : tensor.form,
+      form: isCut ? ({ ...tensor.form, rowLength: reshapedRow } as LowRankForm) : tensor.form,
       isRenamed: true,
     },
   };
@@ -277,21 +298,22 @@ function itemOf(
 /**
  * Converts a checkpoint to GGUF.
  * @param architecture the detected one
+ * @param isDiffusers true for the layout of diffusers
  * @throws ScalepointError `UNSUPPORTED_DTYPE`, `BAD_FILE`
  */
 export async function convertDiffusion(
   model: OpenModel,
   architecture: Architecture,
-  tools: DiffusionTools,
+  isDiffusers: boolean,
 ): Promise<Converted> {
   const { dropped = [] } = architecture;
-  const isRestored = isQuantized(model) || model.adapters !== undefined;
-  const stored = isRestored ? await tools.asFloats(model, true) : model.tensors.map(plainTensor);
-  const original = tools.original?.(stored);
+  const isRestored = hasScales(model) || model.adapters !== undefined;
+  const stored = isRestored ? await tensorsAsFloats(model, true) : model.tensors.map(plainTensor);
+  const original = isDiffusers ? originalModel(stored) : undefined;
   const all = original?.tensors ?? stored;
   const named = withoutPrefix(all).filter(({ name }) => !dropped.some((part) => name.includes(part)));
   check(named);
-  const items = named.map((one) => itemOf(architecture, one, tools));
+  const items = named.map((one) => itemOf(architecture, one));
   const droppedNames = () => {
     const taken = new Set(named.map(({ tensor }) => tensor.name));
     return all.flatMap(({ name }) => (taken.has(name) ? [] : [name]));
@@ -304,17 +326,38 @@ export async function convertDiffusion(
       for (const name of ['importance', 'pruneLayers', 'keepSplit'] as const) {
         if (gguf[name] !== undefined) throw rangeError(name, { kind: 'onlyFor', files: 'language models' }, gguf[name]);
       }
-      checkRequantize(items, gguf, tools);
-      const fileType = fileTypeFor(gguf, architecture);
-      const results = inOrder(choicesOf(architecture, items, fileType, gguf));
-      const pairs = keysOf(architecture, items, fileType).map(pairOf);
+      // Refuse codes unless they are to be quantized again.
+      const coded = items.find(({ source }) => quantizedLayoutOf(source.form) !== undefined);
+      if (coded !== undefined && gguf.requantize !== true)
+        unsupportedTensor(
+          firstPart(coded.source),
+          `the weights are quantized already, as ${coded.source.type} with scales`,
+          {
+            kind: 'try',
+            option: mention('requantize', true),
+            effect: 'starts from the values of the codes, which adds to their errors',
+          },
+        );
+      // Copies of safetensors are safetensors.
+      if (gguf.to === 'copy') throw new Error('a copy is not a conversion');
+      const fileType = fileTypeOf(gguf.to);
+      checkScaled(fileType, architecture.name);
+      const results = inWritingOrder(choicesOf(architecture, items, fileType, gguf));
+      const keys: GgufKey[] = [
+        { name: 'general.architecture', type: 'string', value: architecture.name },
+        { name: 'general.quantization_version', type: 'u32', value: 2 },
+        { name: 'general.file_type', type: 'u32', value: fileTypes[fileType].id },
+      ];
+      for (const { name, shape, stored } of items)
+        if (shape !== stored) keys.push({ name: `comfy.gguf.orig_shape.${name}`, type: 'i32[]', value: stored });
+      const pairs = keys.map(pairOf);
       const plan = planResult(edited(pairs, { pairs }, gguf.metadata), results, partsOf, {
         choices: gguf,
         keepDimensions: true,
       });
       const sources = items.map(({ source }) => source);
-      const before = [...tools.notesOn(sources), ...(original ? [original.note] : [])];
-      return { ...plan, notes: [...before, ...notesOf(architecture, droppedNames()), ...plan.notes] };
+      const before = [...sourceNotes(sources), ...(original ? [original.note] : [])];
+      return { ...plan, notes: [...before, ...resultNotes(architecture, droppedNames()), ...plan.notes] };
     },
   };
 }

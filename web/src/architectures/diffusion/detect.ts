@@ -1,5 +1,10 @@
-/** Recognizes checkpoints of diffusion models, and names the programs that read their GGUF files. */
+/**
+ * Recognizes checkpoints of diffusion models, and names the programs that read their GGUF files and the reasons of the tools of ComfyUI-GGUF to
+ * keep tensors.
+ * Reference: github.com/city96/ComfyUI-GGUF, tools/convert.py at 4dfc025 (branch auto_convert).
+ */
 import type { Reader, SourceTensor } from '../../formats/format.js';
+import { type Reason, reasonWords } from '../../formats/reason.js';
 import {
   type Architecture,
   architectureWith,
@@ -22,16 +27,16 @@ export function withoutPrefix<T extends { readonly name: string }>(tensors: read
     .map((tensor) => ({ name: tensor.name.slice(prefix.length), tensor }));
 }
 
-const namesIn = (tensors: readonly SourceTensor[]) => new Set(withoutPrefix(tensors).map(({ name }) => name));
+const diffusionNames = (tensors: readonly SourceTensor[]) => new Set(withoutPrefix(tensors).map(({ name }) => name));
 
 /** Architecture of a checkpoint; undefined for anything but a known diffusion model. */
 export function detectDiffusion(tensors: readonly SourceTensor[]): Architecture | undefined {
-  return architectureWith(namesIn(tensors));
+  return architectureWith(diffusionNames(tensors));
 }
 
 /** Architecture of a checkpoint in the layout of diffusers that gets other names in GGUF. UNets keep theirs, as ComfyUI-GGUF does. */
 export function diffusersLayout(tensors: readonly SourceTensor[]): Architecture | undefined {
-  const name = diffusersArchitecture(namesIn(tensors));
+  const name = diffusersArchitecture(diffusionNames(tensors));
   return diffusionArchitectures.find((architecture) => architecture.name === name);
 }
 
@@ -51,3 +56,23 @@ export function diffusionReaders(file: string): readonly Reader[] {
     { program: 'stable-diffusion.cpp', code: `sd --diffusion-model ${file} -p "A cat"` },
   ];
 }
+
+/** Words of reasons that formats do not share. */
+const reasonKinds = {
+  /** Programs read its bytes directly. */
+  parameter: 'parameter',
+  /** Listed by the tools for this architecture. */
+  architecture: 'architecture',
+} as const;
+
+/** A reason that only diffusion models have. */
+export interface DiffusionReason {
+  /** A parameter by itself, or a tensor that the tools keep for this architecture. */
+  readonly kind: keyof typeof reasonKinds;
+}
+
+/** The words of such a reason; undefined for others. */
+export const diffusionReasonText = reasonWords(reasonKinds);
+
+export const parameterReason: Reason = { kind: 'parameter' } satisfies DiffusionReason;
+export const architectureReason: Reason = { kind: 'architecture' } satisfies DiffusionReason;

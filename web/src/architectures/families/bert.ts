@@ -7,7 +7,7 @@ import { show } from '../../core/show.js';
 import type { Config } from '../huggingface/config.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
 import { isObject } from '../huggingface/json.js';
-import { type Details, type Draft, encoderNumbers, file, type ModelClass, type Read } from '../huggingface/reading.js';
+import { type Details, type Draft, encoderNumbers, file, type ModelClass } from '../huggingface/reading.js';
 import type { Row, TensorTable } from '../huggingface/tensors.js';
 import { withBias } from './rows.js';
 
@@ -20,16 +20,6 @@ const bertDefaults = {
   layer_norm_eps: 1e-12,
   type_vocab_size: 2,
 };
-
-/** Numbers under the names of BERT. */
-function bertNumbers(read: Read) {
-  const names = { layers: 'num_hidden_layers', hidden: 'hidden_size', heads: 'num_attention_heads' };
-  const { config } = read;
-  const all = { ...names, feedForward: 'intermediate_size', context: 'max_position_embeddings' };
-  const { keys, sizes } = encoderNumbers(read, all, 'layer_norm_eps');
-  const positions = keys.context_length as number;
-  return { keys, sizes: { ...sizes, positions, tokenTypes: config.whole('type_vocab_size', 1) } };
-}
 
 /** Tensors that an embedding model does not need: its pooler, and heads for training. */
 const unused = /^(embeddings\.position_ids$|pooler\.dense\.|cls\.predictions|cls\.seq_relationship)/;
@@ -86,7 +76,14 @@ const bert: ModelClass = {
   // RoBERTa, whose architecture in llama.cpp is that of BERT.
   preTokenizers: { 'gpt-2': 'roberta-bpe' },
   only: { hidden_act: ['gelu'], position_embedding_type: ['absolute'], is_decoder: [false] },
-  numbers: bertNumbers,
+  numbers(read) {
+    const names = { layers: 'num_hidden_layers', hidden: 'hidden_size', heads: 'num_attention_heads' };
+    const { config } = read;
+    const all = { ...names, feedForward: 'intermediate_size', context: 'max_position_embeddings' };
+    const { keys, sizes } = encoderNumbers(read, all, 'layer_norm_eps');
+    const positions = keys.context_length as number;
+    return { keys, sizes: { ...sizes, positions, tokenTypes: config.whole('type_vocab_size', 1) } };
+  },
   encoder: 'wordpiece',
   table: bertTable,
 };
@@ -200,15 +197,6 @@ const xlmRobertaClassifier: ModelClass = {
 
 // --------------------------------------------------------------------------------------------------------------------------- Jina
 
-/** Unwraps parametrizations, of which `original` is the weight, and leaves adapters and the pooler out. */
-function jinaName(name: string): string | undefined {
-  const own = name
-    .replace(/^roberta\./, '')
-    .replace('.parametrizations.', '.')
-    .replace(/\.original$/, '');
-  return /\.0\.lora_[AB]$/.test(own) ? undefined : bertName(own);
-}
-
 /** XLM-R, or Jina v3, whose config.json names adapters, with a rotary embedding in the place of positions. */
 const xlmRoberta: ModelClass = {
   ...bert,
@@ -243,7 +231,11 @@ const xlmRoberta: ModelClass = {
           { from: 'mlp.fc2', to: 'ffn_down', shape: ['hidden', 'feedForward'] },
           { from: 'norm2', to: 'layer_output_norm', shape: ['hidden'] },
         ]),
-        rename: jinaName,
+        // Unwrap parametrizations, of which `original` is the weight, and leave adapters and the pooler out.
+        rename: (name) => {
+          const own = name.replace('.parametrizations.', '.').replace(/\.original$/, '');
+          return /\.0\.lora_[AB]$/.test(own) ? undefined : bertName(own);
+        },
       },
     };
   },
@@ -269,14 +261,6 @@ const jinaBert: ModelClass = {
 
 // ---------------------------------------------------------------------------------------------------------- Nomic and ModernBERT
 
-/** The training context of a Nomic model. */
-function nomicContext(config: Config): number {
-  const [positions, trained] = [config.whole('n_positions'), config.whole('max_trained_positions', 2048)];
-  if (positions === 8192 && trained === 2048) return 2048;
-  if (positions === 2048 && trained === 2048) return 512;
-  return unsupported(file, `n_positions is ${positions} and max_trained_positions ${trained}; known are 8192 and 2048`);
-}
-
 const nomicBert: ModelClass = {
   ...bert,
   architecture: 'nomic-bert',
@@ -299,7 +283,14 @@ const nomicBert: ModelClass = {
       unsupported(file, 'rotary_emb_scale_base is set; llama.cpp computes Nomic models without it');
     const names = { layers: 'n_layer', hidden: 'n_embd', heads: 'n_head', feedForward: 'n_inner' };
     const { keys, sizes } = encoderNumbers(read, names, 'layer_norm_epsilon');
-    const own = { context_length: nomicContext(config), 'rope.freq_base': config.positive('rotary_emb_base') };
+    // The training context follows from two numbers.
+    const [positions, trained] = [config.whole('n_positions'), config.whole('max_trained_positions', 2048)];
+    if (trained !== 2048 || (positions !== 8192 && positions !== 2048))
+      unsupported(file, `n_positions is ${positions} and max_trained_positions ${trained}; known are 8192 and 2048`);
+    const own = {
+      context_length: positions === 8192 ? 2048 : 512,
+      'rope.freq_base': config.positive('rotary_emb_base'),
+    };
     return { keys: { ...keys, ...own }, sizes: { ...sizes, tokenTypes: config.whole('type_vocab_size', 1) } };
   },
   table: {

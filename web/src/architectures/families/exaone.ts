@@ -3,7 +3,6 @@ import { show } from '../../core/show.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
 import {
   allBut,
-  type Draft,
   decoderDefaults,
   file,
   type ModelClass,
@@ -11,15 +10,6 @@ import {
   threeOfFourWindows,
 } from '../huggingface/reading.js';
 import { attention, feedForward, headNorms, lateNorms } from './rows.js';
-
-/** Layers with a window if config.json has no layer_types: by letters such as LLLG, or all but each n-th. */
-function patternOfWindows({ config }: Draft): (layer: number) => boolean {
-  const pattern = config.get('sliding_window_pattern');
-  if (pattern === undefined) return allBut(4);
-  if (typeof pattern === 'string' && pattern.length > 0) return (i) => pattern[i % pattern.length] === 'L';
-  if (typeof pattern === 'number' && Number.isInteger(pattern) && pattern > 0) return allBut(pattern);
-  return badFolderFile(file, `sliding_window_pattern has to be letters or a whole number, got ${show(pattern)}`);
-}
 
 const exaone4: ModelClass = {
   architecture: 'exaone4',
@@ -35,9 +25,17 @@ const exaone4: ModelClass = {
   llama3Factor: 16,
   table: { layer: [...lateNorms, ...attention, ...headNorms, ...feedForward] },
   details(draft) {
-    const { layers, vocabulary } = draft.sizes;
-    const window = draft.config.maybeWhole('sliding_window');
-    const keys = threeOfFourWindows(draft, window === undefined ? undefined : patternOfWindows(draft));
+    const { config, sizes } = draft;
+    const { layers, vocabulary } = sizes;
+    const window = config.maybeWhole('sliding_window');
+    // Without layer_types, letters such as LLLG say which layers have a window, or a number n that all but each n-th have one.
+    const pattern = window === undefined ? undefined : (config.get('sliding_window_pattern') ?? 4);
+    const isText = typeof pattern === 'string' && pattern.length > 0;
+    const isStep = typeof pattern === 'number' && Number.isInteger(pattern) && pattern > 0;
+    if (pattern !== undefined && !isText && !isStep)
+      badFolderFile(file, `sliding_window_pattern has to be letters or a whole number, got ${show(pattern)}`);
+    const slidesIn = isText ? (i: number) => pattern[i % pattern.length] === 'L' : allBut(isStep ? pattern : 4);
+    const keys = threeOfFourWindows(draft, slidesIn);
     // llama.cpp decides by the number of layers, whatever the file says.
     const slides = layers === 64;
     if ((window !== undefined) !== slides)

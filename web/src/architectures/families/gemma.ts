@@ -108,7 +108,7 @@ const gemma: ModelClass = {
 };
 
 /** Fails if the scale of attention differs from llama.cpp's. Its largest models use another divisor. */
-function checkScale({ config, sizes: { heads, hidden, head, layers } }: Draft, largestLayers: number): void {
+function checkAttentionScale({ config, sizes: { heads, hidden, head, layers } }: Draft, largestLayers: number): void {
   const scalar = config.maybePositive('query_pre_attn_scalar');
   const taken = layers === largestLayers ? hidden / heads : head;
   if (scalar !== undefined && scalar !== taken)
@@ -130,7 +130,7 @@ const gemma2: ModelClass = {
   },
   details(draft) {
     const { config } = draft;
-    checkScale(draft, 46);
+    checkAttentionScale(draft, 46);
     const capOf = (name: string) =>
       config.maybePositive(name) ?? unsupported(file, `${name} is null; llama.cpp computes Gemma 2 with a cap`);
     return {
@@ -185,7 +185,7 @@ const gemma3: ModelClass = {
   longEmbedding: true,
   details(draft) {
     const { config, rope } = draft;
-    checkScale(draft, 62);
+    checkAttentionScale(draft, 62);
     if (config.get('attn_logit_softcapping') !== undefined)
       unsupported(file, 'attn_logit_softcapping is set; llama.cpp computes Gemma 3 without it');
     return {

@@ -5,15 +5,7 @@
 import { show } from '../../core/show.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
 import { member } from '../huggingface/json.js';
-import {
-  decoderDefaults,
-  file,
-  type ModelClass,
-  never,
-  type Read,
-  readExperts,
-  rotatedOf,
-} from '../huggingface/reading.js';
+import { decoderDefaults, file, type ModelClass, never, readExperts, rotatedOf } from '../huggingface/reading.js';
 import type { Row } from '../huggingface/tensors.js';
 import {
   attention,
@@ -65,34 +57,6 @@ const glm4: ModelClass = {
   },
 };
 
-/** Numbers of ChatGLM, whose class comes with each model. */
-function chatGlmNumbers({ config }: Read) {
-  if (config.get('position_encoding_2d') !== undefined || config.get('inner_hidden_size') !== undefined)
-    unsupported(
-      file,
-      'the model is ChatGLM 1, whose positions have two dimensions; llama.cpp computes ChatGLM 3 and later ones',
-    );
-  if (config.get('pre_seq_len') !== undefined)
-    unsupported(
-      file,
-      `pre_seq_len is ${show(config.get('pre_seq_len'))}; llama.cpp computes no prefixes that were learned`,
-    );
-  const layers = config.maybeWhole('num_hidden_layers') ?? config.whole('num_layers');
-  if (config.whole('num_layers', layers) !== layers)
-    badFolderFile(file, `num_hidden_layers is ${layers} and num_layers ${show(config.get('num_layers'))}`);
-  const hidden = config.whole('hidden_size');
-  const heads = config.whole('num_attention_heads');
-  return {
-    layers,
-    keyHeads: config.maybeWhole('multi_query_group_num') ?? config.whole('num_key_value_heads', heads),
-    feedForward: config.maybeWhole('ffn_hidden_size') ?? config.whole('intermediate_size', 4 * hidden),
-    context: config.whole('seq_length', hidden),
-    rmsEpsilon: config.positive('layernorm_epsilon', 1e-5),
-    theta: 10000 * config.positive('rope_ratio', 1),
-    plainHeads: true,
-  } as const;
-}
-
 /** ChatGLM 3 and GLM-4-9B. */
 const chatglm: ModelClass = {
   architecture: 'chatglm',
@@ -112,7 +76,32 @@ const chatglm: ModelClass = {
     add_bias_linear: [false],
     apply_residual_connection_post_layernorm: [false],
   },
-  decoder: chatGlmNumbers,
+  decoder({ config }) {
+    if (config.get('position_encoding_2d') !== undefined || config.get('inner_hidden_size') !== undefined)
+      unsupported(
+        file,
+        'the model is ChatGLM 1, whose positions have two dimensions; llama.cpp computes ChatGLM 3 and later ones',
+      );
+    if (config.get('pre_seq_len') !== undefined)
+      unsupported(
+        file,
+        `pre_seq_len is ${show(config.get('pre_seq_len'))}; llama.cpp computes no prefixes that were learned`,
+      );
+    const layers = config.maybeWhole('num_hidden_layers') ?? config.whole('num_layers');
+    if (config.whole('num_layers', layers) !== layers)
+      badFolderFile(file, `num_hidden_layers is ${layers} and num_layers ${show(config.get('num_layers'))}`);
+    const hidden = config.whole('hidden_size');
+    const heads = config.whole('num_attention_heads');
+    return {
+      layers,
+      keyHeads: config.maybeWhole('multi_query_group_num') ?? config.whole('num_key_value_heads', heads),
+      feedForward: config.maybeWhole('ffn_hidden_size') ?? config.whole('intermediate_size', 4 * hidden),
+      context: config.whole('seq_length', hidden),
+      rmsEpsilon: config.positive('layernorm_epsilon', 1e-5),
+      theta: 10000 * config.positive('rope_ratio', 1),
+      plainHeads: true,
+    };
+  },
   scaling: [],
   ties: false,
   details({ config, sizes }) {

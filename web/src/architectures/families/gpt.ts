@@ -10,8 +10,6 @@ import {
   decoderSettings,
   file,
   type ModelClass,
-  type Numbers,
-  type Read,
   readExperts,
   rotatedOf,
   siluSettings,
@@ -48,31 +46,6 @@ function turnedRow(
   return { from, to, shape: [ins, outputs], as: [outputs, ins], view, bias: 'always' };
 }
 
-function gpt2Numbers(read: Read): Numbers {
-  const { config } = read;
-  const [layers, hidden, heads] = [config.whole('n_layer'), config.whole('n_embd'), config.whole('n_head')];
-  if (hidden % heads !== 0) badFolderFile(file, `n_embd ${hidden} is not a multiple of n_head ${heads}`);
-  const positions = config.whole('n_positions');
-  const context = config.whole('n_ctx', positions);
-  if (context !== positions) badFolderFile(file, `n_ctx is ${context} and n_positions is ${positions}`);
-  const inner = 4 * hidden;
-  config.only('n_inner', inner);
-  return {
-    keys: {
-      block_count: layers,
-      context_length: context,
-      embedding_length: hidden,
-      feed_forward_length: inner,
-      'attention.head_count': heads,
-      'attention.layer_norm_epsilon': config.positive('layer_norm_epsilon'),
-    },
-    sizes: {
-      ...{ layers, hidden, heads, keyHeads: heads, head: hidden / heads, feedForward: inner, positions },
-      ...{ vocabulary: vocabularyOf(read), queries: hidden, keys: hidden, together: 3 * hidden },
-    },
-  };
-}
-
 const gpt2: ModelClass = {
   architecture: 'gpt2',
   classes: {
@@ -84,7 +57,30 @@ const gpt2: ModelClass = {
     scale_attn_by_inverse_layer_idx: [false],
     add_cross_attention: [false],
   },
-  numbers: gpt2Numbers,
+  numbers(read) {
+    const { config } = read;
+    const [layers, hidden, heads] = [config.whole('n_layer'), config.whole('n_embd'), config.whole('n_head')];
+    if (hidden % heads !== 0) badFolderFile(file, `n_embd ${hidden} is not a multiple of n_head ${heads}`);
+    const positions = config.whole('n_positions');
+    const context = config.whole('n_ctx', positions);
+    if (context !== positions) badFolderFile(file, `n_ctx is ${context} and n_positions is ${positions}`);
+    const inner = 4 * hidden;
+    config.only('n_inner', inner);
+    return {
+      keys: {
+        block_count: layers,
+        context_length: context,
+        embedding_length: hidden,
+        feed_forward_length: inner,
+        'attention.head_count': heads,
+        'attention.layer_norm_epsilon': config.positive('layer_norm_epsilon'),
+      },
+      sizes: {
+        ...{ layers, hidden, heads, keyHeads: heads, head: hidden / heads, feedForward: inner, positions },
+        ...{ vocabulary: vocabularyOf(read), queries: hidden, keys: hidden, together: 3 * hidden },
+      },
+    };
+  },
   ties: false,
   table: {
     layerPrefix: 'h.',

@@ -1,7 +1,7 @@
 /** The families of models. To add one, add its file here. */
 import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
-import { type Config, type Rope, readRope } from '../huggingface/config.js';
+import { type Config, readRope } from '../huggingface/config.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
 import { type Json, member } from '../huggingface/json.js';
 import {
@@ -71,7 +71,7 @@ export function defaultsOf(className: unknown): Json {
 }
 
 /** Facts about an architecture of llama.cpp; empty if it is not known. */
-export function factsOf(architecture: string): ArchitectureFacts {
+export function architectureFacts(architecture: string): ArchitectureFacts {
   return families.find((one) => one.architecture === architecture) ?? {};
 }
 
@@ -84,15 +84,6 @@ export const webllmFamilies: ReadonlyMap<string, WebllmFamily> = new Map(
 const missing: readonly (readonly [names: RegExp, reason: string])[] = [
   [/^MPNet/, 'llama.cpp has no graph for MPNet; export it to ONNX, and quantize that file here'],
 ];
-
-/** The note about limits of YaRN that llama.cpp rounds. */
-function ropeNotes({ type, settings, where }: Rope, architecture: string): Note[] {
-  if (type !== 'yarn' || member(settings, 'truncate') !== false) return [];
-  const text =
-    `${where}.truncate is false in config.json; llama.cpp always rounds the limits between which YaRN scales frequencies to whole pairs, so ` +
-    'that logits differ from those of transformers (by 0.3 % of the largest in gpt-oss)';
-  return [noteOf('computedOtherwise', { architecture }, text)];
-}
 
 /** Reads a model of a known class. */
 export function readModelFacts(config: Config, folder: Pick<Read, 'names' | 'embeddingRows' | 'isCoded'>): Model {
@@ -109,5 +100,12 @@ export function readModelFacts(config: Config, folder: Pick<Read, 'names' | 'emb
     );
   }
   const rope = readRope(config);
-  return readClass(found.one, { config, rope, notes: ropeNotes(rope, name), ...folder });
+  const notes: Note[] = [];
+  if (rope.type === 'yarn' && member(rope.settings, 'truncate') === false) {
+    const text =
+      `${rope.where}.truncate is false in config.json; llama.cpp always rounds the limits between which YaRN scales frequencies to whole pairs, ` +
+      'so that logits differ from those of transformers (by 0.3 % of the largest in gpt-oss)';
+    notes.push(noteOf('computedOtherwise', { architecture: name }, text));
+  }
+  return readClass(found.one, { config, rope, notes, ...folder });
 }

@@ -1,16 +1,7 @@
 /** LFM2. Reference: github.com/ggml-org/llama.cpp, gguf-py/gguf/tensor_mapping.py at 0024aa7. Tests compare with llama.cpp v0.5.0. */
-import { decoderDefaults, decoderSettings, layerKinds, type ModelClass, type Read } from '../huggingface/reading.js';
+import { decoderDefaults, decoderSettings, layerKinds, type ModelClass } from '../huggingface/reading.js';
 import type { Row } from '../huggingface/tensors.js';
 import { attention, embedding, head, onlyIn } from './rows.js';
-
-/** Rows of the feed-forward part: two thirds of what the file states, rounded up to a multiple. */
-function adjustedFeedForward({ config }: Read): number {
-  const stated = config.maybeWhole('block_ff_dim') ?? config.whole('intermediate_size');
-  if (config.maybeFlag('block_auto_adjust_ff_dim') === false) return stated;
-  const unit = config.whole('block_multiple_of', 256);
-  const rows = Math.floor(Math.floor((2 * stated) / 3) * config.positive('block_ffn_dim_multiplier', 1));
-  return unit * Math.ceil(rows / unit);
-}
 
 const lfmAttention: readonly Row[] = [
   ...attention.slice(0, 3),
@@ -32,7 +23,14 @@ const lfm2: ModelClass = {
   },
   preTokenizers: { 'llama-bpe': 'lfm2' },
   only: { ...decoderSettings, conv_bias: [false] },
-  decoder: (read) => ({ rmsEpsilon: 'norm_eps', feedForward: adjustedFeedForward(read) }),
+  decoder({ config }) {
+    const stated = config.maybeWhole('block_ff_dim') ?? config.whole('intermediate_size');
+    if (config.maybeFlag('block_auto_adjust_ff_dim') === false) return { rmsEpsilon: 'norm_eps', feedForward: stated };
+    // The feed-forward part has two thirds of the rows that the file states, rounded up to a multiple.
+    const unit = config.whole('block_multiple_of', 256);
+    const rows = Math.floor(Math.floor((2 * stated) / 3) * config.positive('block_ffn_dim_multiplier', 1));
+    return { rmsEpsilon: 'norm_eps', feedForward: unit * Math.ceil(rows / unit) };
+  },
   scaling: ['linear', 'yarn'],
   details(draft) {
     const { config, sizes } = draft;

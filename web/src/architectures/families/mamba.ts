@@ -9,8 +9,6 @@ import {
   decoderDefaults,
   file,
   type ModelClass,
-  type Numbers,
-  type Read,
   siluSettings,
   vocabularyOf,
 } from '../huggingface/reading.js';
@@ -69,25 +67,6 @@ export function checkSpace(space: StateSpace): StateSpace {
   return space;
 }
 
-/** Numbers of a model without attention. */
-function stateNumbers(read: Read): Numbers {
-  const { config } = read;
-  const [layers, hidden] = [config.whole('num_hidden_layers'), config.whole('hidden_size')];
-  const unused = { heads: 0, keyHeads: 0, head: 0, queries: 0, keys: 0, together: 0, feedForward: 0 };
-  return {
-    keys: {
-      block_count: layers,
-      embedding_length: hidden,
-      context_length: anyLength,
-      feed_forward_length: 0,
-      'attention.head_count': 0,
-      'attention.layer_norm_rms_epsilon':
-        config.maybePositive('layer_norm_epsilon') ?? config.positive('rms_norm_eps', 1e-5),
-    },
-    sizes: { ...unused, layers, hidden, vocabulary: vocabularyOf(read) },
-  };
-}
-
 /** Keys and the table of a state space. @param rows those of a layer behind its norm */
 function stateModel(draft: Draft, { inner, state, convolved, steps }: StateSpace, rows: readonly Row[]) {
   const { hidden } = draft.sizes;
@@ -123,7 +102,23 @@ const mamba: ModelClass = {
   classes: { MambaForCausalLM: {} },
   preTokenizers: { 'gpt-2': 'olmo' },
   only: stateSettings,
-  numbers: stateNumbers,
+  numbers(read) {
+    const { config } = read;
+    const [layers, hidden] = [config.whole('num_hidden_layers'), config.whole('hidden_size')];
+    const unused = { heads: 0, keyHeads: 0, head: 0, queries: 0, keys: 0, together: 0, feedForward: 0 };
+    return {
+      keys: {
+        block_count: layers,
+        embedding_length: hidden,
+        context_length: anyLength,
+        feed_forward_length: 0,
+        'attention.head_count': 0,
+        'attention.layer_norm_rms_epsilon':
+          config.maybePositive('layer_norm_epsilon') ?? config.positive('rms_norm_eps', 1e-5),
+      },
+      sizes: { ...unused, layers, hidden, vocabulary: vocabularyOf(read) },
+    };
+  },
   ties: false,
   details(draft) {
     const { config, sizes } = draft;

@@ -3,7 +3,7 @@
  * Reference: github.com/ggml-org/llama.cpp, gguf-py/gguf/tensor_mapping.py at 0024aa7.
  */
 import type { ElementView } from '../../formats/format.js';
-import type { Row, RowsOf, ViewOf } from '../huggingface/tensors.js';
+import type { Row, RowsOf } from '../huggingface/tensors.js';
 
 export const embedding: Row = { from: 'model.embed_tokens', to: 'token_embd', shape: ['vocabulary', 'hidden'] };
 export const finalNorm: Row = { from: 'model.norm', to: 'output_norm', shape: ['hidden'] };
@@ -165,14 +165,6 @@ export function viewFrom(offset: number, ...dims: ElementView['dims']): ElementV
   return { offset, dims };
 }
 
-/** Columns of experts that hold gates and ups: one half each, or every second one. */
-const columnsOfExperts =
-  (half: 0 | 1, order: 'halves' | 'turns'): ViewOf =>
-  ({ experts = 0, hidden, expertFeedForward: outputs = 0 }) => {
-    const [first, step] = order === 'halves' ? [half * outputs, 1] : [half, 2];
-    return viewFrom(first, [experts, 2 * hidden * outputs], [outputs, step], [hidden, 2 * outputs]);
-  };
-
 /** Experts that are stored with their inputs as rows. @param order that of gates and ups */
 export const turnedExperts = (name: string, order: 'halves' | 'turns' = 'halves'): Row[] => [
   {
@@ -183,7 +175,11 @@ export const turnedExperts = (name: string, order: 'halves' | 'turns' = 'halves'
     shares: ([0, 1] as const).map((half) => ({
       to: half === 0 ? 'ffn_gate_exps' : 'ffn_up_exps',
       shape: ['experts', 'expertFeedForward', 'hidden'],
-      view: columnsOfExperts(half, order),
+      // Gates and ups have half of the columns each, or every second one.
+      view: ({ experts = 0, hidden, expertFeedForward: outputs = 0 }) => {
+        const [first, step] = order === 'halves' ? [half * outputs, 1] : [half, 2];
+        return viewFrom(first, [experts, 2 * hidden * outputs], [outputs, step], [hidden, 2 * outputs]);
+      },
     })),
   },
   {

@@ -2,19 +2,19 @@
  * Byte-level BPE, the tokenizer of GPT-2, Llama 3 and Qwen.
  * Reference: github.com/ggml-org/llama.cpp, conversion/base.py at 00bd27a and src/llama-vocab.cpp at eb6a99c.
  */
-import { type Note, noteOf } from '../../core/note.js';
+import { noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { unsupported } from './errors.js';
 import { type Json, member, objectMember } from './json.js';
 import { preTokenizerOf } from './pretokenizer.js';
 import { specialKeys } from './special.js';
-import { flatSteps } from './steps.js';
 import { byteLevelDifferences, differencesNote } from './token-differences.js';
 import type { Tokenizer, TokenizerFiles } from './tokenizer-input.js';
 import {
   addedTokens,
   checkMarks,
+  flatSteps,
   kinds,
   looksSpecial,
   mergeTexts,
@@ -27,14 +27,13 @@ const file = 'tokenizer.json';
 /** The blank in byte-level vocabularies. */
 const blank = 'Ġ';
 
-/** Bytes that stand for themselves in a byte-level vocabulary: the printable ones of Latin-1. */
-function isPrintable(byte: number): boolean {
-  return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
-}
-
-/** Characters that stand for the 256 bytes. Bytes that are not printable map, in order, to characters behind Latin-1. */
+/**
+ * Characters that stand for the 256 bytes. The printable ones of Latin-1 stand for themselves; others map, in order, to characters behind
+ * Latin-1.
+ */
 export function byteCharacters(): string[] {
   let next = 0x100;
+  const isPrintable = (byte: number) => (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte !== 0xad);
   return Array.from({ length: 256 }, (_, byte) => String.fromCharCode(isPrintable(byte) ? byte : next++));
 }
 
@@ -59,15 +58,6 @@ function readTokens(files: TokenizerFiles, tokenizer: Json, model: Json): Vocabu
   return vocabulary;
 }
 
-/** Fails for a normalizer that the runtime lacks. NFC, which rarely changes text, only adds a note. */
-function checkNormalizer(normalizer: unknown, notes: Note[]): void {
-  for (const step of flatSteps(normalizer, 'normalizers')) {
-    const type = member(step, 'type');
-    if (type !== 'NFC') unsupported(file, `the normalizer ${show(type)} is not supported`);
-    notes.push(noteOf('composes', {}, 'the tokenizer composes characters first (NFC), which llama.cpp does not'));
-  }
-}
-
 /** Pre-tokenizers for which the runtime adds the BOS token unless a key forbids it. */
 const addBos = ['llama-bpe', 'tekken', 'lfm2', 'falcon-h1'];
 
@@ -79,7 +69,12 @@ export function byteLevelKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer
   const vocabulary = readTokens(files, tokenizer, model);
   const { notes } = vocabulary;
   if (note !== undefined) notes.push(note);
-  checkNormalizer(member(tokenizer, 'normalizer'), notes);
+  // Refuse a normalizer that the runtime lacks. NFC, which rarely changes text, only adds a note.
+  for (const step of flatSteps(member(tokenizer, 'normalizer'), 'normalizers')) {
+    const type = member(step, 'type');
+    if (type !== 'NFC') unsupported(file, `the normalizer ${show(type)} is not supported`);
+    notes.push(noteOf('composes', {}, 'the tokenizer composes characters first (NFC), which llama.cpp does not'));
+  }
   if (theirs !== undefined) {
     const ignores = ['tekken', 'llama-bpe'].includes(pre);
     notes.push(...differencesNote(byteLevelDifferences(tokenizer, theirs, byteCharacters(), ignores)));

@@ -101,13 +101,9 @@ export class Config {
     if (value !== undefined && !values.includes(value))
       unsupported(
         file,
-        `${this.#within}${name} is ${show(value)}; llama.cpp computes this architecture with ${listed(values)} only`,
+        `${this.#within}${name} is ${show(value)}; llama.cpp computes this architecture with ${values.map(show).join(' or ')} only`,
       );
   }
-}
-
-function listed(values: readonly unknown[]): string {
-  return values.map(show).join(' or ');
 }
 
 /** A finite number above 0; undefined for undefined. */

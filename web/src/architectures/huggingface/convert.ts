@@ -9,7 +9,7 @@ import { largestCount } from '../../formats/codecs/elements.js';
 import { quoted } from '../../formats/files/bytes.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import type { WeightName, WeightNames } from '../../formats/weight-names.js';
-import { defaultsOf, factsOf, readModelFacts } from '../families/index.js';
+import { architectureFacts, defaultsOf, readModelFacts } from '../families/index.js';
 import type { Conversion, Folder, Recipe } from '../recipe.js';
 import { Config } from './config.js';
 import { badFolderFile, unsupported } from './errors.js';
@@ -60,28 +60,20 @@ export async function checkFolder(folder: Folder, keys: Json): Promise<void> {
   if (folder.tensors.length === 0) badFolderFile('safetensors', 'the folder has no tensors');
 }
 
-/** True if the token embedding is stored only under the name of the head, as some tied models have it. */
-function onlyHead({ tensors, metadata }: Folder, { tied }: Model): boolean {
-  if (tensors.some(({ name }) => embeddingName.test(name))) return false;
-  const head = tensors.find(({ name }) => headName.test(name));
-  if (head === undefined) return false;
-  const noted = Object.entries(metadata).some(([name, of]) => embeddingName.test(name) && of === head.name);
-  return noted || tied === true;
-}
-
-/** Fails if the head that config.json announces is missing. */
-function checkHead({ tensors }: Folder, { tied, table }: Model): void {
-  if (tied !== false || !writesHead(table)) return;
-  if (!tensors.some(({ name }) => headName.test(name)))
-    badFolderFile('config.json', 'tie_word_embeddings is false, but the tensor lm_head.weight is missing');
-}
-
 /** The tensors of a model. */
-function tensorsOf(folder: Folder, model: Model, { assumed }: Config): readonly Recipe[] {
-  checkHead(folder, model);
-  const { sizes, architecture } = model;
+function modelRecipes(folder: Folder, model: Model, { assumed }: Config): readonly Recipe[] {
+  const { sizes, architecture, tied } = model;
   let { table } = model;
-  if (onlyHead(folder, model)) {
+  const head = folder.tensors.find(({ name }) => headName.test(name));
+  if (tied === false && head === undefined && writesHead(table))
+    badFolderFile('config.json', 'tie_word_embeddings is false, but the tensor lm_head.weight is missing');
+  // Some tied models have their embedding under the name of the head alone.
+  const isNoted = Object.entries(folder.metadata).some(([name, of]) => embeddingName.test(name) && of === head?.name);
+  if (
+    head !== undefined &&
+    (isNoted || tied === true) &&
+    !folder.tensors.some(({ name }) => embeddingName.test(name))
+  ) {
     const { rename } = table;
     table = {
       ...table,
@@ -127,25 +119,6 @@ function nameNotes({ name = '' }: Folder, keys: readonly GgufKey[]): Note[] {
 /** Parts of names that wrappers of torch.compile, FSDP and DataParallel leave in checkpoints. */
 const wrappers = /^((_orig_mod|_fsdp_wrapped_module|module)\.)+|(?<=\.)(_orig_mod|_fsdp_wrapped_module)\./g;
 
-/** A folder whose tensors have the names of the model without wrappers, and their names in the files. */
-function unwrapped(folder: Folder): { readonly folder: Folder; readonly stored: ReadonlyMap<string, string> } {
-  const stored = new Map<string, string>();
-  const tensors = folder.tensors.map((tensor) => {
-    const name = tensor.name.replace(wrappers, '');
-    if (name === tensor.name) return tensor;
-    stored.set(name, tensor.name);
-    return { ...tensor, name };
-  });
-  return { folder: stored.size === 0 ? folder : { ...folder, tensors }, stored };
-}
-
-/** The note about the head of a classifier, which is left out. */
-function scoreNotes({ tensors }: Folder): Note[] {
-  if (!tensors.some(({ name }) => name === scoreName)) return [];
-  const text = `${scoreName}, the head of a classifier, is left out: llama.cpp runs this architecture without it`;
-  return [noteOf('scoreLeftOut', { tensors: [scoreName] }, text)];
-}
-
 /**
  * The note about a head that differs from the embedding where one of them stands for both: by tie_word_embeddings, or because the converter
  * leaves heads of the architecture out.
@@ -168,7 +141,15 @@ async function headNotes(folder: Folder, { tied }: Model, tensors: readonly Reci
 
 /** The model that a folder describes, without its tokenizer. */
 async function modelOf(given: Folder) {
-  const { folder, stored } = unwrapped(given);
+  // Take wrappers off the names of tensors.
+  const stored = new Map<string, string>();
+  const unwrapped = given.tensors.map((tensor) => {
+    const name = tensor.name.replace(wrappers, '');
+    if (name === tensor.name) return tensor;
+    stored.set(name, tensor.name);
+    return { ...tensor, name };
+  });
+  const folder = stored.size === 0 ? given : { ...given, tensors: unwrapped };
   const bytes = await folder.file('config.json');
   if (bytes === undefined) return badFolderFile('config.json', 'the folder has none');
   const keys = parseObject('config.json', bytes);
@@ -177,10 +158,15 @@ async function modelOf(given: Folder) {
   const names = folder.tensors.map(({ name }) => name);
   const isCoded = folder.isCoded === true;
   const model = readModelFacts(config, { names, embeddingRows: embeddingRows(folder), isCoded });
-  const tensors = tensorsOf(folder, model, config).map((recipe) =>
+  const tensors = modelRecipes(folder, model, config).map((recipe) =>
     stored.size === 0 ? recipe : { ...recipe, sources: recipe.sources.map((name) => stored.get(name) ?? name) },
   );
-  return { config, model, tensors, notes: [...towerNotes(folder, keys), ...scoreNotes(folder)] };
+  const notes = towerNotes(folder, keys);
+  if (folder.tensors.some(({ name }) => name === scoreName)) {
+    const text = `${scoreName}, the head of a classifier, is left out: llama.cpp runs this architecture without it`;
+    notes.push(noteOf('scoreLeftOut', { tensors: [scoreName] }, text));
+  }
+  return { config, model, tensors, notes };
 }
 
 /** The note about towers for pictures and sound, which are left out. */
@@ -203,7 +189,7 @@ function towerNotes({ tensors }: Folder, keys: Json): Note[] {
 }
 
 /** llama.cpp's names of the tensors of a folder, for statistics. Experts are matrices of one tensor there. */
-export async function weightNames(folder: Folder): Promise<WeightNames> {
+export async function folderWeightNames(folder: Folder): Promise<WeightNames> {
   const { tensors } = await modelOf(folder);
   const names = new Map<string, WeightName[]>();
   for (const { name, sources, windows } of tensors) {
@@ -225,7 +211,7 @@ export async function weightNames(folder: Folder): Promise<WeightNames> {
  */
 export async function convertHuggingface(folder: Folder, options: ConvertOptions = {}): Promise<Conversion> {
   const { config, model, tensors, notes } = await modelOf(folder);
-  const facts = factsOf(model.architecture);
+  const facts = architectureFacts(model.architecture);
   const modules = await readModules(folder, model.architecture, facts.isPooled === true);
   const heads = await headNotes(folder, model, tensors);
   const tokenizer = await readTokenizer(folder, {

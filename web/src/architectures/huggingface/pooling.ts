@@ -51,11 +51,23 @@ export async function readModules(folder: Folder, architecture: string, isPooled
   const dense = hasLayers ? await Promise.all(layers.map((one) => denseOf(folder, one))) : [];
   if (new Set(dense.map(({ recipe }) => recipe.name)).size < dense.length)
     unsupported('modules.json', `it has ${dense.length} layers of the type Dense; llama.cpp knows 2_Dense and 3_Dense`);
-  const notes = hasLayers
-    ? dense.flatMap((one) => one.notes)
-    : leftOut(layers.map((one) => String(member(one, 'path'))));
+  const notes = dense.flatMap((one) => one.notes);
+  if (!hasLayers && layers.length > 0) {
+    const paths = layers.map((one) => String(member(one, 'path')));
+    const [words, are] = paths.length === 1 ? ['layer', 'is'] : ['layers', 'are'];
+    const text =
+      `the ${words} ${paths.map(quoted).join(', ')} of sentence-transformers behind the pooling ${are} left out: vectors of llama.cpp ` +
+      'differ from those of sentence-transformers';
+    notes.push(noteOf('denseLeftOut', { paths }, text));
+  }
   const [module] = ofType('Pooling');
-  const pooling = module !== undefined && isPooledKind ? { pooling_type: await poolingOf(folder, module) } : {};
+  let pooling: Keys = {};
+  if (module !== undefined && isPooledKind) {
+    const { file, keys } = await moduleSettings(folder, module, 'pooling');
+    const [, flagged] = flags.find(([key]) => member(keys, key) === true) ?? [];
+    const mode = flagged ?? modes.get(member(keys, 'pooling_mode'));
+    pooling = { pooling_type: mode ?? unsupported(file, 'the pooling is not mean, cls or lasttoken') };
+  }
   return {
     keys: Object.assign({}, ...dense.map((one) => one.keys), pooling),
     tensors: dense.map(({ recipe }) => recipe),
@@ -63,18 +75,8 @@ export async function readModules(folder: Folder, architecture: string, isPooled
   };
 }
 
-/** The note about layers that llama.cpp does not apply. */
-function leftOut(paths: readonly string[]): Note[] {
-  if (paths.length === 0) return [];
-  const [layers, are] = paths.length === 1 ? ['layer', 'is'] : ['layers', 'are'];
-  const text =
-    `the ${layers} ${paths.map(quoted).join(', ')} of sentence-transformers behind the pooling ${are} left out: vectors of llama.cpp ` +
-    'differ from those of sentence-transformers';
-  return [noteOf('denseLeftOut', { paths }, text)];
-}
-
 /** The path of a module, and the file of its settings. */
-async function settingsOf(
+async function moduleSettings(
   folder: Folder,
   module: Json,
   what: string,
@@ -106,7 +108,7 @@ function widened(dtype: string, data: ArrayBuffer): Float32Array<ArrayBuffer> | 
 
 /** A layer behind the pooling: its matrix, its sizes, and notes about parts of it that llama.cpp does not apply. */
 async function denseOf(folder: Folder, module: Json) {
-  const { path, file, keys } = await settingsOf(folder, module, 'layer behind the pooling');
+  const { path, file, keys } = await moduleSettings(folder, module, 'layer behind the pooling');
   // The converter gives every other path the second name.
   const isSecond = path === '2_Dense';
   const name = isSecond ? 'dense_2' : 'dense_3';
@@ -130,28 +132,15 @@ async function denseOf(folder: Folder, module: Json) {
     ? { dense_2_feat_in: columns, dense_2_feat_out: rows }
     : { dense_3_feat_in: columns, dense_3_feat_out: rows };
   const recipe: Recipe = { name: `${name}.weight`, shape, sources: [], values };
-  return { keys: sizes, recipe, notes: denseNotes(path, keys, tensors) };
-}
-
-/** The note about a bias or an activation behind a matrix, which llama.cpp does not apply. */
-function denseNotes(path: string, keys: Json, tensors: readonly { readonly name: string }[]): Note[] {
+  // llama.cpp applies no bias and no activation behind the matrix.
   const activation = member(keys, 'activation_function');
   const isPlain = activation === undefined || (typeof activation === 'string' && /(^|\.)Identity$/.test(activation));
   const parts = [
-    ...(tensors.some(({ name }) => name === 'linear.bias') ? ['the bias'] : []),
+    ...(tensors.some((one) => one.name === 'linear.bias') ? ['the bias'] : []),
     ...(isPlain ? [] : [`the activation ${show(activation)}`]),
   ];
-  if (parts.length === 0) return [];
   const text =
     `${parts.join(' and ')} of the layer ${quoted(path)} behind the pooling left out: vectors of llama.cpp differ from those of ` +
     'sentence-transformers';
-  return [noteOf('denseLeftOut', { paths: [path] }, text)];
-}
-
-/** The number of the pooling of a module. */
-async function poolingOf(folder: Folder, module: Json): Promise<number> {
-  const { file, keys } = await settingsOf(folder, module, 'pooling');
-  const flag = flags.find(([key]) => member(keys, key) === true);
-  if (flag !== undefined) return flag[1];
-  return modes.get(member(keys, 'pooling_mode')) ?? unsupported(file, 'the pooling is not mean, cls or lasttoken');
+  return { keys: sizes, recipe, notes: parts.length === 0 ? [] : [noteOf('denseLeftOut', { paths: [path] }, text)] };
 }

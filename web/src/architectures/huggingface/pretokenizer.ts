@@ -8,10 +8,9 @@ import { mention } from '../../core/option-problem.js';
 import { show } from '../../core/show.js';
 import { unsupported } from './errors.js';
 import { type Json, member, objectMember } from './json.js';
-import { flatSteps } from './steps.js';
 import { wordPattern } from './token-differences.js';
 import type { TokenizerFacts } from './tokenizer-input.js';
-import { addedTokens } from './vocabulary.js';
+import { addedTokens, flatSteps } from './vocabulary.js';
 
 const file = 'tokenizer.json';
 
@@ -141,15 +140,6 @@ export function preTokenizerOf(
 /** Tokens that Mistral's tokenizers since Nemo (tekken) have, and no others. */
 const tekkenTokens = ['[INST]', '[/INST]', '[AVAILABLE_TOOLS]', '[TOOL_CALLS]'];
 
-/**
- * True for a tokenizer of tekken whose tokenizer.json has the pattern of Llama 3, as those of Mistral Small 3.1 and its kin do by mistake.
- * transformers puts it right by `fix_mistral_regex`.
- */
-function isMislabeledTekken(tokenizer: Json): boolean {
-  const added = new Set(addedTokens(tokenizer).map(({ content }) => content));
-  return tekkenTokens.every((token) => added.has(token));
-}
-
 /** The name in `known`. */
 function knownPreTokenizer(tokenizer: Json, settings: Json | undefined, given: string | undefined): PreTokenizer {
   const entries = flatSteps(member(tokenizer, 'pre_tokenizer') ?? {}, 'pretokenizers');
@@ -170,7 +160,9 @@ function knownPreTokenizer(tokenizer: Json, settings: Json | undefined, given: s
     return { pre: given, note: noteOf('preTokenizer', { pre: given }, words), theirs: theirPatterns(given) };
   }
   const ignores = member(objectMember(tokenizer, 'model'), 'ignore_merges') === true;
-  if (found.name === 'llama-bpe' && isMislabeledTekken(tokenizer)) {
+  // tokenizer.json of Mistral Small 3.1 and its kin has the pattern of Llama 3 by mistake. transformers puts it right by `fix_mistral_regex`.
+  const added = new Set(addedTokens(tokenizer).map(({ content }) => content));
+  if (found.name === 'llama-bpe' && tekkenTokens.every((token) => added.has(token))) {
     const text =
       `the pattern of ${file} is that of Llama 3, but the tokens are those of Mistral's tekken, which is written; ` +
       'transformers does so with fix_mistral_regex';

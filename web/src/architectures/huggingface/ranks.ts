@@ -53,7 +53,7 @@ function readRanks(bytes: Uint8Array, characters: readonly string[]): Map<string
 }
 
 /** The parts of a token once all merges of smaller ranks are done. */
-function partsOf(token: string, ranks: ReadonlyMap<string, number>): string[] {
+function mergedParts(token: string, ranks: ReadonlyMap<string, number>): string[] {
   const parts = token.split('');
   const own = ranks.get(token) as number;
   for (;;) {
@@ -82,7 +82,7 @@ export function tokenizerOfRanks(
   const unreached: string[] = [];
   for (const [token] of [...ranks].sort(([, a], [, b]) => a - b)) {
     if (token.length === 1) continue;
-    const [left, right, third] = partsOf(token, ranks) as [string, string, string?];
+    const [left, right, third] = mergedParts(token, ranks) as [string, string, string?];
     if (third === undefined) merges.push([left, right]);
     else unreached.push(token);
   }

@@ -10,7 +10,6 @@ import { badFolderFile, incomplete, unsupported } from './errors.js';
 import { isObject, type Json, member, objectMember } from './json.js';
 import { parseSentencePiece } from './protobuf.js';
 import { specialKeys } from './special.js';
-import { flatSteps } from './steps.js';
 import { differencesNote, MergeRanks, sampleTexts, sentencePieceDifferences } from './token-differences.js';
 import type { Tokenizer, TokenizerFiles } from './tokenizer-input.js';
 import {
@@ -19,6 +18,7 @@ import {
   addedTokens,
   beyondNote,
   checkMarks,
+  flatSteps,
   kinds,
   looksSpecial,
   mergeTexts,
@@ -128,7 +128,7 @@ function gemma4Keys(files: TokenizerFiles, vocabulary: Vocabulary, base: number,
 }
 
 /** The keys of a vocabulary with scores, in writing order. */
-function keysOf(files: TokenizerFiles, vocabulary: Vocabulary, addsBlank: boolean): GgufKey[] {
+function sentencePieceKeys(files: TokenizerFiles, vocabulary: Vocabulary, addsBlank: boolean): GgufKey[] {
   const stated = member(files.settings, 'add_prefix_space');
   const prefix = files.facts.statesPrefix === true ? stated : undefined;
   const said = typeof prefix === 'boolean';
@@ -214,7 +214,7 @@ function finished(
   }
   vocabulary.check(file);
   checkBytes(file, vocabulary, files.missingBytes);
-  return { keys: keysOf(files, vocabulary, model.addsBlank), notes: vocabulary.notes };
+  return { keys: sentencePieceKeys(files, vocabulary, model.addsBlank), notes: vocabulary.notes };
 }
 
 /** Tokens that the class of ChatGLM 3's tokenizer adds behind those of its file. */
@@ -311,7 +311,7 @@ export function sentencePieceFromJson(files: TokenizerFiles, tokenizer: Json): T
     const merges = mergeTexts(model, 'Ġ');
     return { keys: gemma4Keys(files, vocabulary, entries.length, merges), notes: vocabulary.notes };
   }
-  const keys = keysOf(files, vocabulary, addsBlank);
+  const keys = sentencePieceKeys(files, vocabulary, addsBlank);
   const prefix = keys.find(({ name }) => name === 'tokenizer.ggml.add_space_prefix')?.value !== false;
   const differing = sentencePieceDifferences(tokenizer, ranks, vocabulary, prefix);
   if (lacking !== undefined) {

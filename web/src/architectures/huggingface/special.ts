@@ -26,12 +26,6 @@ const roles = ['bos', 'eos', 'unk', 'sep', 'pad', 'cls', 'mask'];
 /** Roles whose token a tokenizer may add by itself. */
 const addable = ['bos', 'eos', 'sep'];
 
-/** Text of a token in tokenizer_config.json: a string, or an object that holds it. */
-function textOf(entry: unknown): string | undefined {
-  const text = isObject(entry) ? member(entry, 'content') : entry;
-  return typeof text === 'string' && text !== '' ? text : undefined;
-}
-
 /** Facts about roles, collected from the files. */
 interface RoleFacts {
   /** Texts by role, without those that are missing. */
@@ -51,90 +45,71 @@ function entryOf(entry: unknown, kind: 'SpecialToken' | 'Sequence'): string | un
  * Reads a TemplateProcessing. Its first special token is the beginning of a text, its last one the end. If tokenizer_config.json names
  * another end, that one ends a turn instead.
  */
-function readTemplate(found: RoleFacts, template: Json, hasSettings: boolean): void {
-  const { texts, adds } = found;
+function readTemplate({ texts, adds, roles: all }: RoleFacts, template: Json, hasSettings: boolean): void {
   const [single, pair] = [arrayMember(template, 'single'), arrayMember(template, 'pair')];
-  let first: string | undefined;
-  let last: string | undefined;
-  if (single.length > 1) {
-    first = entryOf(single[0], 'SpecialToken');
-    last = entryOf(single.at(-1), 'SpecialToken');
-    if (first !== undefined) adds.set('bos', !hasSettings || first === texts.get('bos') || first === texts.get('cls'));
-    if (last !== undefined) {
-      if (hasSettings && last !== texts.get('eos')) endsTurn(found, last);
-      adds.set('eos', true);
+  const isLong = single.length > 1;
+  const first = isLong ? entryOf(single[0], 'SpecialToken') : undefined;
+  const last = isLong ? entryOf(single.at(-1), 'SpecialToken') : undefined;
+  if (first !== undefined) adds.set('bos', !hasSettings || first === texts.get('bos') || first === texts.get('cls'));
+  if (last !== undefined) {
+    const old = texts.get('eos');
+    if (hasSettings && last !== old) {
+      // Make the last token the end of a text, and the former end of a text the end of a turn.
+      const role = ['eot', 'eom'].find((name) => !all.includes(name));
+      if (role !== undefined) all.push(role);
+      if (role !== undefined && old !== undefined) texts.set(role, old);
+      texts.set('eos', last);
     }
+    adds.set('eos', true);
   }
-  if (pair.length > 0) readPair(found, pair, first, last);
-}
-
-/** Makes the template's last token the end of a text, and the former end of a text the end of a turn. */
-function endsTurn({ texts, roles: all }: RoleFacts, last: string): void {
-  const role = ['eot', 'eom'].find((name) => !all.includes(name));
-  const old = texts.get('eos');
-  if (role !== undefined) {
-    all.push(role);
-    if (old !== undefined) texts.set(role, old);
-  }
-  texts.set('eos', last);
-}
-
-/** Reads the separator between two texts. */
-function readPair(
-  { texts, adds }: RoleFacts,
-  pair: readonly unknown[],
-  first: string | undefined,
-  last: string | undefined,
-): void {
+  // Read the separator between two texts.
   const start = first !== undefined && entryOf(pair[0], 'SpecialToken') === first ? 1 : 0;
   const stop = last !== undefined && entryOf(pair.at(-1), 'SpecialToken') === last ? -1 : undefined;
   const inner = pair.slice(start, stop);
   const between = inner.slice(1, -1);
   if (entryOf(inner[0], 'Sequence') !== 'A' || entryOf(inner.at(-1), 'Sequence') !== 'B' || between.length === 0)
     return;
-  const separators = [texts.get('sep'), texts.get('eos')];
+  const end = texts.get('eos');
+  const separators = [texts.get('sep'), end];
   const separates = (entry: unknown) => {
     const text = entryOf(entry, 'SpecialToken');
     return text !== undefined && separators.includes(text);
   };
   const adding = (separates(between[0]) && last === undefined) || (between.length === 2 && separates(between[1]));
   adds.set('sep', adding);
-  const end = texts.get('eos');
   if (adding && !texts.has('sep') && end !== undefined) texts.set('sep', end);
-}
-
-/** Reads the tokens that a post-processor adds. */
-function readPostProcessor(found: RoleFacts, tokenizer: Json, hasSettings: boolean): void {
-  const post = objectMember(tokenizer, 'post_processor');
-  if (post === undefined) return;
-  const list = member(post, 'processors');
-  for (const processor of (Array.isArray(list) ? (list as unknown[]) : [post]).filter(isObject)) {
-    const type = member(processor, 'type');
-    if (type === 'RobertaProcessing') for (const role of addable) found.adds.set(role, true);
-    if (type === 'TemplateProcessing') readTemplate(found, processor, hasSettings);
-  }
 }
 
 /** Roles, their texts and added tokens, from tokenizer.json and tokenizer_config.json. */
 function readRoles({ tokenizer, settings }: TokenizerFiles): RoleFacts {
   const found: RoleFacts = { texts: new Map(), adds: new Map(), roles: [...roles] };
+  const { texts, adds } = found;
   for (const role of [...roles, 'eot', 'eom']) {
-    const text = textOf(member(settings, `${role}_token`));
-    if (text !== undefined) found.texts.set(role, text);
+    // The text is a string, or an object holds it.
+    const entry = member(settings, `${role}_token`);
+    const text = isObject(entry) ? member(entry, 'content') : entry;
+    if (typeof text === 'string' && text !== '') texts.set(role, text);
   }
   if (tokenizer !== undefined) {
     for (const [role, other] of [
       ['bos', 'cls'],
       ['eos', 'sep'],
     ] as const) {
-      const text = found.texts.get(other);
-      if (!found.texts.has(role) && text !== undefined) found.texts.set(role, text);
+      const text = texts.get(other);
+      if (!texts.has(role) && text !== undefined) texts.set(role, text);
     }
-    readPostProcessor(found, tokenizer, settings !== undefined);
+    // Read the tokens that a post-processor adds.
+    const post = objectMember(tokenizer, 'post_processor');
+    const list = member(post, 'processors');
+    for (const processor of (Array.isArray(list) ? (list as unknown[]) : [post]).filter(isObject)) {
+      const type = member(processor, 'type');
+      if (type === 'RobertaProcessing') for (const role of addable) adds.set(role, true);
+      if (type === 'TemplateProcessing') readTemplate(found, processor, settings !== undefined);
+    }
   }
   for (const role of found.roles) {
-    const adds = member(settings, `add_${role}_token`);
-    if (typeof adds === 'boolean') found.adds.set(role, adds);
+    const stated = member(settings, `add_${role}_token`);
+    if (typeof stated === 'boolean') adds.set(role, stated);
   }
   return found;
 }
@@ -181,19 +156,6 @@ function lowers(normalizer: unknown, depth = 0): boolean {
   return type === 'Sequence' && arrayMember(normalizer, 'normalizers').some((one) => lowers(one, depth + 1));
 }
 
-/**
- * Keys of models that llama.cpp's converter recognizes by the size of their vocabulary: the infill tokens of CodeLlama, and tokenizers for
- * text without a BOS token.
- */
-function ownKeys({ facts, size }: TokenizerFiles): GgufKey[] {
-  if (facts.statesPrefix !== true) return [];
-  if (size === 49152) return [{ name: 'tokenizer.ggml.add_bos_token', type: 'bool', value: false }];
-  if (size !== 32016) return [];
-  return ['prefix', 'suffix', 'middle', 'eot'].map(
-    (role, i): GgufKey => ({ name: `tokenizer.ggml.${role}_token_id`, type: 'u32', value: 32007 + i }),
-  );
-}
-
 /** Defaults that depend on the kind of tokenizer. */
 export interface SpecialWish {
   /** Default of add_bos if no file states it; undefined leaves it to the runtime. */
@@ -202,33 +164,33 @@ export interface SpecialWish {
   readonly normalizes?: boolean;
 }
 
-/** Keys of the special tokens, in writing order. */
+/** Keys of the special tokens. Of keys with the same name, the last one counts. */
 export function specialKeys(files: TokenizerFiles, vocabulary: Vocabulary, wish: SpecialWish = {}): GgufKey[] {
+  const { facts, size, config, tokenizer } = files;
   const found = readRoles(files);
   const ids = roleIds(files, found, vocabulary);
   if (wish.addsBos !== undefined && !found.adds.has('bos')) found.adds.set('bos', wish.addsBos);
-  const own = ownKeys(files);
-  for (const { name, value } of own)
-    if (name.endsWith('.add_bos_token') && found.adds.has('bos')) found.adds.set('bos', value as boolean);
-  const adds = Object.entries(files.facts.adds ?? {}).map(
-    ([role, value]): GgufKey => ({ name: `tokenizer.ggml.add_${role}_token`, type: 'bool', value }),
-  );
-  const keys: GgufKey[] = [...ids].map(([role, value]) => ({
-    name: `tokenizer.ggml.${idKeys[role]}`,
-    type: 'u32',
-    value,
-  }));
-  for (const [role, value] of found.adds)
-    if (addable.includes(role)) keys.push({ name: `tokenizer.ggml.add_${role}_token`, type: 'bool', value });
-  for (const template of files.templates) keys.push(template);
-  const lowered = lowers(member(files.tokenizer, 'normalizer'));
-  if (lowered || wish.normalizes === true)
-    keys.push({ name: 'tokenizer.ggml.normalizer.lowercase', type: 'bool', value: lowered });
-  const all = [...adds, ...keys, ...own.filter(({ name }) => !keys.some((key) => key.name === name))];
-  const ends = arrayMember(files.generation, 'eos_token_id');
-  for (const [role, id] of Object.entries(files.facts.roleIds?.(files.config, ends) ?? {})) {
-    if (typeof id !== 'number' || !Number.isInteger(id) || id < 0 || id >= vocabulary.size) continue;
-    all.push({ name: `tokenizer.ggml.${idKeys[role]}`, type: 'u32', value: id });
-  }
-  return all;
+  const idKey = (role: string, value: number): GgufKey => ({ name: `tokenizer.ggml.${role}`, type: 'u32', value });
+  const addKey = (role: string, value: boolean): GgufKey => {
+    return { name: `tokenizer.ggml.add_${role}_token`, type: 'bool', value };
+  };
+  const lowered = lowers(member(tokenizer, 'normalizer'));
+  const lowercase: GgufKey = { name: 'tokenizer.ggml.normalizer.lowercase', type: 'bool', value: lowered };
+  // The converter of some architectures knows the infill tokens of CodeLlama and text without a BOS token by the size of the vocabulary.
+  const bySize = facts.statesPrefix === true;
+  const infill = ['prefix', 'suffix', 'middle', 'eot'];
+  const set = Object.entries(facts.roleIds?.(config, arrayMember(files.generation, 'eos_token_id')) ?? {});
+  return [
+    ...Object.entries(facts.adds ?? {}).map(([role, value]) => addKey(role, value)),
+    ...(bySize && size === 32016 ? infill.map((role, i) => idKey(`${role}_token_id`, 32007 + i)) : []),
+    ...[...ids].map(([role, value]) => idKey(idKeys[role] as string, value)),
+    ...[...found.adds].flatMap(([role, value]) => (addable.includes(role) ? [addKey(role, value)] : [])),
+    ...(bySize && size === 49152 ? [addKey('bos', false)] : []),
+    ...files.templates,
+    ...(lowered || wish.normalizes === true ? [lowercase] : []),
+    ...set.flatMap(([role, id]) => {
+      const isId = typeof id === 'number' && Number.isInteger(id) && id >= 0 && id < vocabulary.size;
+      return isId ? [idKey(idKeys[role] as string, id)] : [];
+    }),
+  ];
 }

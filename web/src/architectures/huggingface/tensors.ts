@@ -170,7 +170,7 @@ interface ExpectedTensor {
 }
 
 /** A size as a number; 0 for one that a model lacks. */
-function sizeOf(size: Size, sizes: Sizes): number {
+function resolveSize(size: Size, sizes: Sizes): number {
   if (typeof size === 'number') return size;
   const [name, times] = size.split(' ').reverse() as [keyof Sizes, string?];
   return Number(times ?? 1) * (sizes[name] ?? 0);
@@ -178,14 +178,14 @@ function sizeOf(size: Size, sizes: Sizes): number {
 
 /** Tensors that are stacked to one. */
 function stackOf({ count = 'experts' }: Row, sizes: Sizes): number {
-  return sizeOf(count, sizes);
+  return resolveSize(count, sizes);
 }
 
 /** All expected tensors of a model, by name. */
 function places(table: TensorTable, sizes: Sizes): Map<string, ExpectedTensor> {
   const all = new Map<string, ExpectedTensor>();
   const put = (row: Row, from: string, to: string, expert?: number) => {
-    const shape = row.shape.map((size) => sizeOf(size, sizes));
+    const shape = row.shape.map((size) => resolveSize(size, sizes));
     const { whole } = row;
     const name = whole === undefined ? `${from}.weight` : from;
     all.set(name, { to: `${to}${whole ?? '.weight'}`, shape, required: row.optional !== true, row, expert });
@@ -194,7 +194,7 @@ function places(table: TensorTable, sizes: Sizes): Map<string, ExpectedTensor> {
       all.set(`${from}.bias`, {
         to: `${to}.bias`,
         // A matrix that is stored transposed has its rows in the second place.
-        shape: (row.as ?? row.shape).slice(0, 1).map((size) => sizeOf(size, sizes)),
+        shape: (row.as ?? row.shape).slice(0, 1).map((size) => resolveSize(size, sizes)),
         required: bias === 'always',
         row,
         expert: undefined,
@@ -241,9 +241,9 @@ function alwaysFloat32(name: string, shape: readonly number[]): boolean {
 }
 
 function recipe({ to, shape, row, expert, isBias }: ExpectedTensor, sizes: Sizes, sources: readonly string[]): Recipe {
-  const own = row.as === undefined || isBias === true ? [...shape] : row.as.map((size) => sizeOf(size, sizes));
+  const own = row.as === undefined || isBias === true ? [...shape] : row.as.map((size) => resolveSize(size, sizes));
   const [rows = 0] = shape;
-  const zeroRows = row.filledTo === undefined ? 0 : sizeOf(row.filledTo, sizes) - rows;
+  const zeroRows = row.filledTo === undefined ? 0 : resolveSize(row.filledTo, sizes) - rows;
   if (zeroRows > 0) own[0] = rows + zeroRows;
   const { factor = 1, rowFactors } = row;
   const whole = expert === undefined ? own : [stackOf(row, sizes), ...own];
@@ -268,7 +268,7 @@ function sharedOut({ to, row, isBias }: ExpectedTensor, sizes: Sizes, source: st
   const ending = isBias === true ? '.bias' : (row.whole ?? '.weight');
   const prefix = to.slice(0, to.length - (row.to + ending).length);
   return (row.shares ?? []).map((share) => {
-    const [all, windows] = [share.shape.map((size) => sizeOf(size, sizes)), share.windows?.(sizes)];
+    const [all, windows] = [share.shape.map((size) => resolveSize(size, sizes)), share.windows?.(sizes)];
     const shape = isBias === true ? [all.slice(0, -1).reduce((a, b) => a * b, 1)] : all;
     const name = `${prefix}${share.to}${ending}`;
     return {
@@ -289,19 +289,6 @@ const floats = ['F64', 'F32', 'F16', 'BF16'];
 /** Endings of the tensors of quantized weights. */
 const quantizedEnds =
   /\.(weight_packed|weight_scale|weight_scale_inv|weight_zero_point|weight_shape|qweight|qzeros|scales|g_idx|SCB|absmax|quant_map|quant_state\.\S+)$/;
-
-/** Checks the type and shape of a tensor. */
-function check(tensor: FolderTensor, place: ExpectedTensor, assumed: string): void {
-  const { name, dtype, shape } = tensor;
-  if (!floats.includes(dtype))
-    badFolderFile('safetensors', `tensor ${quoted(name)} is ${dtype}; weights have to be ${floats.join(', ')}`, name);
-  if (shape.length !== place.shape.length || shape.some((n, i) => n !== place.shape[i]))
-    badFolderFile(
-      'safetensors',
-      `tensor ${quoted(name)} has the shape [${shape.join(', ')}]; by config.json it is [${place.shape.join(', ')}]${assumed}`,
-      name,
-    );
-}
 
 /** Fails for an unexpected tensor, with a reason derived from its name. */
 function misplaced(name: string, own: string, table: TensorTable, { layers }: Sizes, architecture: string): never {
@@ -328,21 +315,6 @@ function misplaced(name: string, own: string, table: TensorTable, { layers }: Si
   );
 }
 
-function plural({ layersKey = usualLayersKey }: TensorTable, layers: number, experts: number): string {
-  return `${layersKey} ${layers}${experts === 0 ? '' : ` with ${experts} tensors of experts each`}`;
-}
-
-/** Tensors of all stacks of a model. */
-function stackedTensors(stacks: readonly Row[], sizes: Sizes): number {
-  let sum = 0;
-  for (const row of stacks)
-    for (let i = 0; i < sizes.layers; i++) if (row.only?.(i) !== false) sum += stackOf(row, sizes);
-  return sum;
-}
-
-/** Names, by number, of the experts whose tensors become one. */
-type Stack = (string | undefined)[];
-
 /**
  * Recipes of a folder, in the order of its tensors. A stack of experts takes the position of its last one.
  * @param defaults keys that config.json lacks, with the values that were assumed, for errors
@@ -360,15 +332,19 @@ export function recipes(
   const stacks = table.layer.filter(({ from }) => from.includes('#'));
   const experts = stacks.reduce((sum, row) => sum + stackOf(row, sizes), 0);
   const layers = sizes.layers + (table.second?.layers ?? 0);
-  if (layers > tensors.length || stackedTensors(stacks, sizes) + layers > tensors.length)
-    badFolderFile(
-      'config.json',
-      `there are only ${tensors.length} tensors, too few for ${plural(table, sizes.layers, experts)}${assumed}`,
-    );
+  let least = layers;
+  if (least <= tensors.length)
+    for (const row of stacks)
+      for (let i = 0; i < sizes.layers; i++) if (row.only?.(i) !== false) least += stackOf(row, sizes);
+  if (least > tensors.length) {
+    const all = `${table.layersKey ?? usualLayersKey} ${sizes.layers}`;
+    const ofExperts = experts === 0 ? '' : ` with ${experts} tensors of experts each`;
+    badFolderFile('config.json', `there are only ${tensors.length} tensors, too few for ${all}${ofExperts}${assumed}`);
+  }
   // Match each tensor with its place in the table.
   const all = places(table, sizes);
   const found = new Map<string, string>();
-  const unfinished = new Map<string, Stack>();
+  const unfinished = new Map<string, (string | undefined)[]>();
   const result: Recipe[] = [];
   for (const tensor of tensors) {
     const own = canonical(tensor.name, table);
@@ -382,7 +358,16 @@ export function recipes(
         tensor.name,
       );
     found.set(own, tensor.name);
-    check(tensor, place, assumed);
+    // Check the type and shape of the tensor.
+    const { name, dtype, shape } = tensor;
+    if (!floats.includes(dtype))
+      badFolderFile('safetensors', `tensor ${quoted(name)} is ${dtype}; weights have to be ${floats.join(', ')}`, name);
+    if (shape.length !== place.shape.length || shape.some((n, i) => n !== place.shape[i]))
+      badFolderFile(
+        'safetensors',
+        `tensor ${quoted(name)} has the shape [${shape.join(', ')}]; by config.json it is [${place.shape.join(', ')}]${assumed}`,
+        name,
+      );
     if (place.expert === undefined) {
       const { shares } = place.row;
       if (shares === undefined) result.push(recipe(place, sizes, [tensor.name]));
@@ -390,7 +375,7 @@ export function recipes(
       continue;
     }
     // Collect experts until their stack is whole.
-    const stack = unfinished.get(place.to) ?? (Array.from({ length: stackOf(place.row, sizes) }) as Stack);
+    const stack = unfinished.get(place.to) ?? Array.from<string | undefined>({ length: stackOf(place.row, sizes) });
     unfinished.set(place.to, stack);
     stack[place.expert] = tensor.name;
     if (!stack.includes(undefined)) result.push(recipe(place, sizes, stack as string[]));

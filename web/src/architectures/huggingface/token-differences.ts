@@ -6,8 +6,7 @@
 import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import { type Json, member, objectMember } from './json.js';
-import { flatSteps } from './steps.js';
-import { addedTokens, mergePairs, type Vocabulary, vocabularyEntries } from './vocabulary.js';
+import { addedTokens, flatSteps, mergePairs, type Vocabulary, vocabularyEntries } from './vocabulary.js';
 
 /** Words of several scripts and kinds, and the places that they have in texts. */
 const sampleWords = [
@@ -40,7 +39,7 @@ export const sampleTexts: readonly string[] = sampleWords.flatMap((word) => samp
 type Cut = (text: string) => readonly string[];
 
 /** A pattern of tokenizer.json. Undefined if JavaScript has no such pattern. */
-function patternOf(source: string): RegExp | undefined {
+function compilePattern(source: string): RegExp | undefined {
   // Letters of both cases, as `(?i:'s|'t)` has them, are written out for engines without modifiers.
   const plain = source.replace(
     /\(\?i:([^()[\]\\]*)\)/g,
@@ -59,7 +58,7 @@ interface Piece {
 }
 
 /** Pieces of a text that a pattern matches, and those between them. */
-function piecesOf(text: string, pattern: RegExp): Piece[] {
+function splitPieces(text: string, pattern: RegExp): Piece[] {
   const pieces: Piece[] = [];
   let at = 0;
   for (const { 0: found, index } of text.matchAll(pattern)) {
@@ -73,7 +72,7 @@ function piecesOf(text: string, pattern: RegExp): Piece[] {
 }
 
 /** Joins pieces in their order; `joins` says which one becomes a part of the one before it. */
-function joined(pieces: readonly Piece[], joins: (piece: Piece, before: Piece) => boolean): string[] {
+function joinPieces(pieces: readonly Piece[], joins: (piece: Piece, before: Piece) => boolean): string[] {
   const texts: string[] = [];
   pieces.forEach((piece, i) => {
     const before = pieces[i - 1];
@@ -87,15 +86,15 @@ function joined(pieces: readonly Piece[], joins: (piece: Piece, before: Piece) =
 const behaviors: Readonly<Record<string, (pieces: readonly Piece[]) => string[]>> = {
   Isolated: (pieces) => pieces.map(({ text }) => text),
   Removed: (pieces) => pieces.filter(({ isMatch }) => !isMatch).map(({ text }) => text),
-  Contiguous: (pieces) => joined(pieces, (piece, before) => piece.isMatch === before.isMatch),
-  MergedWithPrevious: (pieces) => joined(pieces, (piece, before) => piece.isMatch && !before.isMatch),
-  MergedWithNext: (pieces) => joined(pieces, (piece, before) => before.isMatch && !piece.isMatch),
+  Contiguous: (pieces) => joinPieces(pieces, (piece, before) => piece.isMatch === before.isMatch),
+  MergedWithPrevious: (pieces) => joinPieces(pieces, (piece, before) => piece.isMatch && !before.isMatch),
+  MergedWithNext: (pieces) => joinPieces(pieces, (piece, before) => before.isMatch && !piece.isMatch),
 };
 
 function splitStep(pattern: RegExp | undefined, behavior: unknown, inverted: boolean): Cut | undefined {
   const join = typeof behavior === 'string' && Object.hasOwn(behaviors, behavior) ? behaviors[behavior] : undefined;
   if (pattern === undefined || join === undefined) return undefined;
-  return (text) => join(piecesOf(text, pattern).map((piece) => ({ ...piece, isMatch: piece.isMatch !== inverted })));
+  return (text) => join(splitPieces(text, pattern).map((piece) => ({ ...piece, isMatch: piece.isMatch !== inverted })));
 }
 
 /** The pattern of a step, which is text or an expression. */
@@ -103,7 +102,7 @@ function statedPattern(entry: Json): RegExp | undefined {
   const pattern = objectMember(entry, 'pattern');
   const [text, expression] = [member(pattern, 'String'), member(pattern, 'Regex')];
   if (typeof text === 'string') return new RegExp(text.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&'), 'gu');
-  return typeof expression === 'string' ? patternOf(expression) : undefined;
+  return typeof expression === 'string' ? compilePattern(expression) : undefined;
 }
 
 /** The pattern of GPT-2, which ByteLevel has. */
@@ -135,7 +134,7 @@ function preTokenizerStep(entry: Json): Cut | undefined {
       if (member(entry, 'add_prefix_space') === true) return undefined;
       return member(entry, 'use_regex') === false
         ? (text) => [text]
-        : splitStep(patternOf(wordPattern), 'Isolated', false);
+        : splitStep(compilePattern(wordPattern), 'Isolated', false);
     }
     case 'Metaspace': {
       const blank = member(entry, 'replacement') ?? '▁';
@@ -156,17 +155,14 @@ function preTokenizerStep(entry: Json): Cut | undefined {
 
 /** The cuts of a tokenizer.json. Undefined if one of its steps is not known. */
 function cutOf(tokenizer: Json): Cut | undefined {
-  const steps = [
+  return inTurn([
     ...flatSteps(member(tokenizer, 'normalizer'), 'normalizers').map(normalizerStep),
     ...flatSteps(member(tokenizer, 'pre_tokenizer'), 'pretokenizers').map(preTokenizerStep),
-  ];
-  if (!steps.every((step) => step !== undefined)) return undefined;
-  return (text) => steps.reduce<readonly string[]>((pieces, step) => pieces.flatMap(step), [text]);
+  ]);
 }
 
-/** Cuts at the matches of patterns, one after the other, as llama.cpp does. Undefined if JavaScript lacks one. */
-function cutBy(patterns: readonly string[]): Cut | undefined {
-  const steps = patterns.map((pattern) => splitStep(patternOf(pattern), 'Isolated', false));
+/** One cut after the other. Undefined if one is not known. */
+function inTurn(steps: readonly (Cut | undefined)[]): Cut | undefined {
   if (!steps.every((step) => step !== undefined)) return undefined;
   return (text) => steps.reduce<readonly string[]>((pieces, step) => pieces.flatMap(step), [text]);
 }
@@ -202,7 +198,7 @@ export class MergeRanks {
 }
 
 /** Merges symbols, that of the least rank first, and the leftmost of equal ones. */
-function merged(given: readonly string[], rankOf: (left: string, right: string) => number): readonly string[] {
+function mergeSymbols(given: readonly string[], rankOf: (left: string, right: string) => number): readonly string[] {
   const symbols = [...given];
   const rankAt = (i: number) =>
     i >= 0 && i + 1 < symbols.length ? rankOf(symbols[i] as string, symbols[i + 1] as string) : Infinity;
@@ -242,7 +238,9 @@ export function byteLevelDifferences(
   characters: readonly string[],
   ignoring: boolean,
 ): string[] | undefined {
-  const [own, theirs] = [cutOf(tokenizer), cutBy(patterns)];
+  // llama.cpp cuts at the matches of patterns, one after the other.
+  const theirs = inTurn(patterns.map((pattern) => splitStep(compilePattern(pattern), 'Isolated', false)));
+  const own = cutOf(tokenizer);
   if (own === undefined || theirs === undefined) return undefined;
   const model = objectMember(tokenizer, 'model') as Json;
   const ignores = member(model, 'ignore_merges') === true;
@@ -253,7 +251,7 @@ export function byteLevelDifferences(
       const symbols = [...encoder.encode(word)].map((byte) => characters[byte] as string);
       const all = symbols.join('');
       if (whole && Object.hasOwn(vocabulary, all)) return [all];
-      return merged(symbols, (left, right) => ranks.rankOf(left, right));
+      return mergeSymbols(symbols, (left, right) => ranks.rankOf(left, right));
     });
   const isOther = (text: string) =>
     tokensOf(own(text), ignores).join('\n') !== tokensOf(theirs(text), ignoring).join('\n');
@@ -265,7 +263,7 @@ function fragmentsOf(text: string, tokens: ReadonlySet<string>): Piece[] {
   const found = [...tokens].filter((token) => token !== '' && text.includes(token)).sort((a, b) => b.length - a.length);
   if (found.length === 0) return [{ text, isMatch: false }];
   const pattern = found.map((token) => token.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&')).join('|');
-  return piecesOf(text, new RegExp(pattern, 'gu'));
+  return splitPieces(text, new RegExp(pattern, 'gu'));
 }
 
 /**
@@ -299,7 +297,7 @@ export function sentencePieceDifferences(
       piece.isMatch
         ? [piece.text]
         : own(piece.text).flatMap((word) =>
-            merged(
+            mergeSymbols(
               symbolsOf(word, (token) => tokens.has(token)),
               (left, right) => ranks.rankOf(left, right),
             ),
@@ -309,7 +307,7 @@ export function sentencePieceDifferences(
     fragmentsOf(text, theirAdded).flatMap((piece) => {
       if (piece.isMatch) return [piece.text];
       const whole = `${addsBlank ? ' ' : ''}${piece.text}`.replaceAll(' ', '▁');
-      return merged(
+      return mergeSymbols(
         symbolsOf(whole, (token) => scores.has(token)),
         (left, right) => 0 - (scores.get(left + right) ?? -Infinity),
       );

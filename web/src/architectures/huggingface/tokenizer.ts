@@ -1,32 +1,26 @@
 /** Finds the kind of a folder's tokenizer, and reads it. */
 import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
+import type { GgufKey } from '../../formats/gguf/pairs.js';
 import type { Folder } from '../recipe.js';
 import { byteCharacters, byteLevelKeys } from './bytelevel.js';
-import { incomplete, unsupported } from './errors.js';
-import { isObject, type Json, member, objectMember, parseObject } from './json.js';
+import { badFolderFile, incomplete, unsupported } from './errors.js';
+import { decodeText, isObject, type Json, member, objectMember, parseObject } from './json.js';
 import { tokenizerKeys } from './keys.js';
 import { isRankFile, tokenizerOfRanks } from './ranks.js';
 import { addedById, chatGlmFromModel, sentencePieceFromJson, sentencePieceFromModel } from './sentencepiece.js';
-import { flatSteps } from './steps.js';
-import { readTemplates } from './templates.js';
 import type { EncoderTokenizer, Tokenizer, TokenizerFiles, TokenizerInput } from './tokenizer-input.js';
 import { t5Keys, tokenTypeCount, xlmRobertaFromJson, xlmRobertaFromModel } from './unigram.js';
+import { flatSteps } from './vocabulary.js';
 import { wordPieceKeys } from './wordpiece.js';
 
-/** The type of a model. Older files lack it: that of GPT-2 has merges, Unigram a list of pieces, and WordPiece a mark of continuations. */
-function modelType(model: Json | undefined): unknown {
-  const stated = member(model, 'type');
-  if (stated !== undefined && stated !== null) return stated;
-  if (member(model, 'merges') !== undefined) return 'BPE';
-  if (Array.isArray(member(model, 'vocab'))) return 'Unigram';
-  return member(model, 'max_input_chars_per_word') === undefined ? stated : 'WordPiece';
-}
-
 /** Kind of a tokenizer.json: 'sentencepiece' for BPE that falls back to tokens of bytes, which byte-level BPE never does. */
-function kindOf(tokenizer: Json): 'bytes' | 'sentencepiece' | 'wordpiece' | 'unigram' {
+function tokenizerKind(tokenizer: Json): 'bytes' | 'sentencepiece' | 'wordpiece' | 'unigram' {
   const model = objectMember(tokenizer, 'model');
-  const type = modelType(model);
+  // Older files lack the type: that of GPT-2 has merges, Unigram a list of pieces, and WordPiece a mark of continuations.
+  const isWordPiece = member(model, 'max_input_chars_per_word') !== undefined;
+  const usual = Array.isArray(member(model, 'vocab')) ? 'Unigram' : isWordPiece ? 'WordPiece' : undefined;
+  const type = member(model, 'type') ?? (member(model, 'merges') !== undefined ? 'BPE' : usual);
   if (type === 'WordPiece') return 'wordpiece';
   if (type === 'Unigram') return 'unigram';
   if (type === 'BPE') {
@@ -62,6 +56,40 @@ function stripNotes({ name = '' }: Folder, { architecture, tokenizer }: Tokenize
     `${tokens.length === 1 ? 'the token' : `${tokens.length} tokens, such as`} ${show(tokens[0])} ${tokens.length === 1 ? 'takes' : 'take'} the blanks ` +
     'behind, and llama.cpp does so only in models whose general.name contains phi-3: give the folder such a name';
   return [noteOf('nameNeeded', { name, tokens: tokens.length }, text)];
+}
+
+const templateKey = 'tokenizer.chat_template';
+
+/** Keys of the chat templates, from tokenizer_config.json, else from their own file. A list has one key per name; the template `default` gets the plain key. */
+async function readTemplates(folder: Folder, settings: Json | undefined): Promise<readonly GgufKey[]> {
+  let template = member(settings, 'chat_template');
+  if (template === undefined) {
+    const [jinja, json] = [await folder.file('chat_template.jinja'), await folder.file('chat_template.json')];
+    if (jinja !== undefined) template = decodeText('chat_template.jinja', jinja);
+    else if (json !== undefined) template = member(parseObject('chat_template.json', json), 'chat_template');
+  }
+  if (template === undefined) return [];
+  if (typeof template === 'string') return [{ name: templateKey, type: 'string', value: template }];
+  if (!Array.isArray(template))
+    return badFolderFile(
+      'tokenizer_config.json',
+      `chat_template has to be a string or an array, got ${show(template)}`,
+    );
+  const named = new Map<string, string>();
+  for (const entry of (template as unknown[]).filter(isObject)) {
+    const [name, text] = [member(entry, 'name'), member(entry, 'template')];
+    if (typeof name === 'string' && name !== '' && typeof text === 'string')
+      named.set(name.replace(/[^A-Za-z0-9]/g, '_'), text);
+  }
+  const others = [...named].filter(([name]) => name !== 'default');
+  const standard = named.get('default');
+  return [
+    ...others.map(([name, value]): GgufKey => ({ name: `${templateKey}.${name}`, type: 'string', value })),
+    ...(others.length === 0
+      ? []
+      : [{ name: 'tokenizer.chat_templates', type: 'string[]', value: others.map(([name]) => name) } as const]),
+    ...(standard === undefined ? [] : [{ name: templateKey, type: 'string', value: standard } as const]),
+  ];
 }
 
 /** Reads a folder's tokenizer. @throws ScalepointError `BAD_FILE` or `UNKNOWN_FORMAT` */
@@ -116,13 +144,17 @@ async function readKind(folder: Folder, files: TokenizerFiles): Promise<Tokenize
     const read = await chatGlmTokenizer(folder, files);
     if (read !== undefined) return read;
   }
-  const kindFound = tokenizer === undefined ? undefined : kindOf(tokenizer);
+  const kindFound = tokenizer === undefined ? undefined : tokenizerKind(tokenizer);
   // Multilingual models of BERT's architecture have the tokenizer of XLM-R.
   const isOther = wish.encoder === 'wordpiece' && (kindFound === undefined || kindFound === 'unigram');
   const encoder = isOther ? 'xlm-roberta' : wish.encoder;
   const sentencePieces = encoder === 'xlm-roberta' ? await folder.file('sentencepiece.bpe.model') : undefined;
   if (sentencePieces !== undefined) return xlmRobertaFromModel(files, sentencePieces);
-  if (encoder === 't5') return t5Keys(files, await t5Model(folder));
+  if (encoder === 't5') {
+    const bytes = (await folder.file('tokenizer.model')) ?? (await folder.file('spiece.model'));
+    const text = 'the folder has none; the vocabulary of T5 is read from this file, not from tokenizer.json';
+    return t5Keys(files, bytes ?? incomplete('spiece.model', text, 'spiece.model'));
+  }
   const kind = kindFound ?? 'sentencepiece';
   if (encoder === undefined ? kind === 'wordpiece' || kind === 'unigram' : kind !== encoderKinds[encoder]) {
     if (tokenizer === undefined) return incomplete('tokenizer.json', 'the folder has none', 'tokenizer.json');
@@ -141,17 +173,4 @@ async function readKind(folder: Folder, files: TokenizerFiles): Promise<Tokenize
     return incomplete('tokenizer.json', 'the folder has none, and no tokenizer.model', 'tokenizer.json');
   }
   return sentencePieceFromJson(files, tokenizer);
-}
-
-/** The file with the vocabulary of T5, by either of its names. */
-async function t5Model(folder: Folder): Promise<Uint8Array> {
-  return (
-    (await folder.file('tokenizer.model')) ??
-    (await folder.file('spiece.model')) ??
-    incomplete(
-      'spiece.model',
-      'the folder has none; the vocabulary of T5 is read from this file, not from tokenizer.json',
-      'spiece.model',
-    )
-  );
 }

@@ -8,9 +8,8 @@ import { badFolderFile, unsupported } from './errors.js';
 import { isObject, type Json, member, objectMember } from './json.js';
 import { parseSentencePiece, type SentencePieceModel } from './protobuf.js';
 import { specialKeys } from './special.js';
-import { flatSteps } from './steps.js';
 import type { Tokenizer, TokenizerFiles } from './tokenizer-input.js';
-import { addedTokens, kinds, Vocabulary } from './vocabulary.js';
+import { addedTokens, flatSteps, kinds, Vocabulary } from './vocabulary.js';
 
 /** Scores of ids without a token, and of those that added_tokens.json adds. */
 const fillerScore = -10000;
@@ -29,7 +28,7 @@ export function tokenTypeCount({ config }: TokenizerFiles): GgufKey {
 }
 
 /** The keys of a vocabulary, in writing order. */
-function keysOf(
+function unigramKeys(
   files: TokenizerFiles,
   vocabulary: Vocabulary,
   { addsBlank, removesBlanks, charsmap }: Normalizer,
@@ -52,7 +51,7 @@ function keysOf(
 }
 
 /** Fails unless the rules begin with the size of their first part, which the runtime relies on. */
-function checkRules(file: string, charsmap: Uint8Array): void {
+function checkCharsmap(file: string, charsmap: Uint8Array): void {
   if (charsmap.length === 0) return;
   const size = charsmap.length < 4 ? undefined : new DataView(charsmap.buffer, charsmap.byteOffset).getUint32(0, true);
   if (size === undefined || size % 4 !== 0 || size + 4 >= charsmap.length)
@@ -67,7 +66,7 @@ function unigramModel(file: string, bytes: Uint8Array): SentencePieceModel {
       file,
       `its model_type is ${model.kind === 2 ? 'BPE' : model.kind}; supported is unigram for this model`,
     );
-  checkRules(file, model.charsmap);
+  checkCharsmap(file, model.charsmap);
   return model;
 }
 
@@ -92,7 +91,7 @@ export function xlmRobertaFromModel(files: TokenizerFiles, bytes: Uint8Array): T
     if (id < vocabulary.size) vocabulary.set(id, token, token === '<unk>' ? kinds.unknown : kinds.control);
   });
   vocabulary.check(file);
-  return { keys: keysOf(files, vocabulary, model, [tokenTypeCount(files)]), notes: vocabulary.notes };
+  return { keys: unigramKeys(files, vocabulary, model, [tokenTypeCount(files)]), notes: vocabulary.notes };
 }
 
 /** The rules of a tokenizer.json, in base64. */
@@ -107,7 +106,7 @@ function charsmapOf(file: string, tokenizer: Json): Uint8Array {
       return badFolderFile(file, 'normalizer.precompiled_charsmap is not base64');
     }
     const bytes = Uint8Array.from(text, (character) => character.charCodeAt(0));
-    checkRules(file, bytes);
+    checkCharsmap(file, bytes);
     return bytes;
   }
   return new Uint8Array(0);
@@ -143,7 +142,7 @@ export function xlmRobertaFromJson(files: TokenizerFiles, tokenizer: Json): Toke
     removesBlanks: flag('clean_up_tokenization_spaces'),
     charsmap: charsmapOf(file, tokenizer),
   };
-  return { keys: keysOf(files, vocabulary, normalizer, [tokenTypeCount(files)]), notes: vocabulary.notes };
+  return { keys: unigramKeys(files, vocabulary, normalizer, [tokenTypeCount(files)]), notes: vocabulary.notes };
 }
 
 /** Reads tokenizer.model or spiece.model of T5, and the tokens of added_tokens.json. */
@@ -160,5 +159,5 @@ export function t5Keys(files: TokenizerFiles, bytes: Uint8Array): Tokenizer {
     if (id < vocabulary.size) vocabulary.set(id, text, kinds.user, addedScore);
   }
   vocabulary.check(file);
-  return { keys: keysOf(files, vocabulary, model, []), notes: vocabulary.notes };
+  return { keys: unigramKeys(files, vocabulary, model, []), notes: vocabulary.notes };
 }

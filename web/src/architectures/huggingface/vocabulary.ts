@@ -4,7 +4,7 @@ import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import { quoted } from '../../formats/files/bytes.js';
 import { badFolderFile, unsupported } from './errors.js';
-import { isObject, type Json, member } from './json.js';
+import { arrayMember, isObject, type Json, member } from './json.js';
 
 /** Kinds of tokens, with the numbers of `tokenizer.ggml.token_type`. */
 export const kinds = { normal: 1, unknown: 2, control: 3, user: 4, unused: 5, byte: 6 } as const;
@@ -185,4 +185,20 @@ export function beyondNote(file: string, tokens: readonly number[], rows: number
       : `${tokens.length} added tokens from ${tokens.reduce((least, id) => Math.min(least, id))} on`;
   const text = `${which} of ${file} left out, because the embedding has ${rows} rows`;
   return [noteOf('tokensLeftOut', { file, tokens, rows }, text)];
+}
+
+/** Sequences in each other that are read. Real files have two. */
+const mostDepth = 8;
+
+/** The list of a sequence's members, and the word for one of them. */
+const stepWords = { normalizers: 'normalizer', pretokenizers: 'pre-tokenizer' } as const;
+
+/** Steps of a normalizer or pre-tokenizer, nested sequences laid flat. @throws ScalepointError `UNKNOWN_FORMAT` */
+export function flatSteps(entry: unknown, list: keyof typeof stepWords, depth = 0): readonly Json[] {
+  if (entry === undefined) return [];
+  if (!isObject(entry)) return unsupported('tokenizer.json', `the ${stepWords[list]} ${show(entry)} is not known`);
+  if (depth > mostDepth)
+    return unsupported('tokenizer.json', `${list} are nested too deeply: more than ${mostDepth} sequences`);
+  if (member(entry, 'type') !== 'Sequence') return [entry];
+  return arrayMember(entry, list).flatMap((one) => flatSteps(one, list, depth + 1));
 }

@@ -3,7 +3,6 @@
  * Reference: github.com/ggml-org/llama.cpp, conversion/bert.py at 2ca8afc.
  */
 import { show } from '../../core/show.js';
-import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { badFolderFile, unsupported } from './errors.js';
 import { type Json, member, objectMember } from './json.js';
 import { specialKeys } from './special.js';
@@ -15,26 +14,15 @@ const file = 'tokenizer.json';
 /** Required roles. If one is missing, the runtime uses the ids of the original BERT. */
 const needed = ['unknown', 'cls', 'seperator'];
 
-/** The key for stripping accents. The runtime strips them by default; Hugging Face by default only together with lowering the case. */
-function accentKeys(tokenizer: Json): GgufKey[] {
-  const normalizer = objectMember(tokenizer, 'normalizer');
-  const strips = member(normalizer, 'strip_accents') ?? member(normalizer, 'lowercase') !== false;
-  return strips === false ? [{ name: 'tokenizer.ggml.normalizer.strip_accents', type: 'bool', value: false }] : [];
-}
-
-/** Fails for a normalizer other than BERT's, because the runtime has that one built in. */
-function checkNormalizer(tokenizer: Json): void {
-  const normalizer = objectMember(tokenizer, 'normalizer');
-  const type = member(normalizer, 'type');
-  if (type !== 'BertNormalizer') unsupported(file, `the normalizer ${show(type)} is not supported for WordPiece`);
-}
-
 /** Reads a WordPiece tokenizer. */
 export function wordPieceKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer {
   const model = objectMember(tokenizer, 'model') as Json;
   const prefix = member(model, 'continuing_subword_prefix');
   if (prefix !== '##') unsupported(file, `model.continuing_subword_prefix is ${show(prefix)}; it has to be "##"`);
-  checkNormalizer(tokenizer);
+  // The runtime has BERT's normalizer built in.
+  const normalizer = objectMember(tokenizer, 'normalizer');
+  const type = member(normalizer, 'type');
+  if (type !== 'BertNormalizer') unsupported(file, `the normalizer ${show(type)} is not supported for WordPiece`);
   const vocabulary = new Vocabulary(files.size);
   for (const [token, id] of vocabularyEntries(model)) vocabulary.putOnce(file, id, token, kinds.normal);
   for (const { id, content, special } of addedTokens(tokenizer))
@@ -45,7 +33,10 @@ export function wordPieceKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer
     vocabulary.tokens[id] = token.startsWith('##') ? token.slice(2) : `▁${token}`;
   });
   vocabulary.check(file);
-  const special = [...specialKeys(files, vocabulary, { normalizes: true }), ...accentKeys(tokenizer)];
+  const special = specialKeys(files, vocabulary, { normalizes: true });
+  // The runtime strips accents by default; Hugging Face by default only together with lowering the case.
+  const strips = member(normalizer, 'strip_accents') ?? member(normalizer, 'lowercase') !== false;
+  if (strips === false) special.push({ name: 'tokenizer.ggml.normalizer.strip_accents', type: 'bool', value: false });
   for (const role of needed)
     if (!special.some(({ name }) => name === `tokenizer.ggml.${role}_token_id`))
       badFolderFile(

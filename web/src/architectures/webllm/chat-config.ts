@@ -66,7 +66,7 @@ function tokenizerInfo(tokenizer: Json | undefined): Json {
 }
 
 /** The ids of the added tokens of a tokenizer. */
-function addedTokens(tokenizer: Json | undefined): ReadonlyMap<string, number> {
+function addedTokenIds(tokenizer: Json | undefined): ReadonlyMap<string, number> {
   const found = new Map<string, number>();
   for (const token of arrayMember(tokenizer, 'added_tokens')) {
     if (!isObject(token)) continue;
@@ -84,7 +84,7 @@ export function chatConfig(
   { numbers, config, generation, tokenizer, files }: ModelTexts,
 ): Json {
   const stated = (name: string) => member(generation, name) ?? member(config, name) ?? systemDefaults[name];
-  const tokens = addedTokens(tokenizer);
+  const tokens = addedTokenIds(tokenizer);
   const endIds = stated('eos_token_id');
   const ends = (Array.isArray(endIds) ? endIds : [endIds]).filter((id) => Number.isSafeInteger(id) && id >= 0);
   const chunk = Math.min(prefillChunk, context);

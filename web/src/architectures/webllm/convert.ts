@@ -15,6 +15,7 @@ import { reasons } from '../../formats/reason.js';
 import { sourceNotes } from '../../formats/safetensors/layouts/registry.js';
 import { tensorsAsFloats } from '../../formats/safetensors/stored-model.js';
 import { keptTensor } from '../../formats/tensors.js';
+import { dimensionsText } from '../carry-out.js';
 import type { Beside, Converted } from '../converter.js';
 import { defaultsOf, webllmFamilies } from '../families/index.js';
 import { Config, readRope } from '../huggingface/config.js';
@@ -26,8 +27,8 @@ import {
   type ModelNumbers,
   type NeededParameter,
   type PrebuiltLibrary,
-  parametersOf,
   type WebllmFamily,
+  webllmParameters,
 } from './families.js';
 import { webllmPlace } from './readers.js';
 import { type TemplateName, templateOf } from './templates.js';
@@ -35,17 +36,16 @@ import { type TemplateName, templateOf } from './templates.js';
 /** Tensors that folders may have and MLC leaves out. */
 const unused = /\.rotary_emb\.inv_freq$/;
 
-/** The name of the model in `prebuiltAppConfig` whose library a result uses. */
-const libraryName = ({ model }: PrebuiltLibrary, to: MlcTarget) => `${model}-${quantizationOf(to).quantization}-MLC`;
-
 // ------------------------------------------------------------------------------------------------------------------------ library
 
 /** The numbers of a config.json that libraries depend on. */
-function numbersOf(config: Config): ModelNumbers {
+function readModelNumbers(config: Config): ModelNumbers {
   const hidden = config.whole('hidden_size');
   const heads = config.whole('num_attention_heads');
   const rope = readRope(config);
   const factor = member(rope.settings, 'factor');
+  // Phi's scaling has two names.
+  const type = rope.type === 'su' ? 'longrope' : (rope.type ?? 'none');
   return {
     hidden_size: hidden,
     intermediate_size: config.whole('intermediate_size'),
@@ -56,16 +56,13 @@ function numbersOf(config: Config): ModelNumbers {
     vocab_size: config.whole('vocab_size'),
     rms_norm_eps: config.positive('rms_norm_eps'),
     rope_theta: rope.theta ?? 10000,
-    rope_scaling: rope.type === undefined ? 'none' : rope.type === 'llama3' ? `llama3 ${factor}` : usualRope(rope.type),
+    rope_scaling: rope.type === 'llama3' ? `llama3 ${factor}` : type,
     tie_word_embeddings: config.maybeFlag('tie_word_embeddings') ?? false,
   };
 }
 
-/** One name for both names of Phi's scaling. */
-const usualRope = (type: string) => (type === 'su' ? 'longrope' : type);
-
 /** The numbers in which a model differs from that of a library. */
-function differences(family: WebllmFamily, library: PrebuiltLibrary, own: ModelNumbers): string[] {
+function numberDifferences(family: WebllmFamily, library: PrebuiltLibrary, own: ModelNumbers): string[] {
   return (Object.keys(library.numbers) as (keyof ModelNumbers)[]).flatMap((name) => {
     if (name === 'vocab_size' && family.anyVocabulary === true) return [];
     const [its, that] = [own[name], library.numbers[name]];
@@ -84,10 +81,10 @@ function libraryFor(keys: Json, config: Config, to: MlcTarget) {
       `WebLLM has no prebuilt library for the architecture ${name}; it has libraries for ${[...webllmFamilies.keys()].join(', ')}`,
     );
   }
-  const numbers = numbersOf(config);
+  const numbers = readModelNumbers(config);
   const own = librariesOf(family).filter(({ lacks }) => lacks?.includes(to) !== true);
   const rated = own
-    .map((library) => ({ library, differences: differences(family, library, numbers) }))
+    .map((library) => ({ library, differences: numberDifferences(family, library, numbers) }))
     .sort((a, b) => a.differences.length - b.differences.length);
   const [best] = rated;
   if (best === undefined)
@@ -113,8 +110,6 @@ function libraryFor(keys: Json, config: Config, to: MlcTarget) {
 
 // ------------------------------------------------------------------------------------------------------------------------- weights
 
-const shown = (shape: readonly number[]) => `[${shape.join(', ')}]`;
-
 /** Plans the tensors of parameters. */
 class Weights {
   readonly planned: PlannedTensor[] = [];
@@ -134,8 +129,11 @@ class Weights {
     const indices = tensors.map((needed) => {
       const tensor = this.#byName.get(needed.name);
       if (tensor === undefined) badTensor(needed.name, `it is missing; ${module} is made of it`);
-      if (shown(tensor.shape) !== shown(needed.shape))
-        badTensor(needed.name, `its shape is ${shown(tensor.shape)}, and config.json wants ${shown(needed.shape)}`);
+      if (dimensionsText(tensor.shape) !== dimensionsText(needed.shape))
+        badTensor(
+          needed.name,
+          `its shape is ${dimensionsText(tensor.shape)}, and config.json wants ${dimensionsText(needed.shape)}`,
+        );
       return this.planned.push(kind === 'weight' ? this.#weight(tensor) : this.#floats(tensor, add)) - 1;
     });
     const stored =
@@ -176,47 +174,10 @@ class Weights {
   }
 }
 
-/** The parameters of a model in the order of a folder: that of the first tensor of each. */
-function inFileOrder(needed: readonly NeededParameter[], tensors: readonly LogicalTensor[]): NeededParameter[] {
-  const places = new Map(tensors.map(({ name }, i) => [name, i]));
-  const placeOf = ({ tensors: its }: NeededParameter) =>
-    Math.min(...its.map(({ name }) => places.get(name) ?? Number.POSITIVE_INFINITY));
-  const sorted = needed.map((parameter) => ({ parameter, place: placeOf(parameter) }));
-  return sorted.sort((a, b) => a.place - b.place || 0).map(({ parameter }) => parameter);
-}
-
-/** Fails for tensors that the library has no parameter for. */
-function checkAllUsed(
-  needed: readonly NeededParameter[],
-  tensors: readonly LogicalTensor[],
-  { tie_word_embeddings: tied }: ModelNumbers,
-): void {
-  const used = new Set(needed.flatMap((parameter) => parameter.tensors.map(({ name }) => name)));
-  const left = tensors
-    .map(({ name }) => name)
-    .filter((name) => !used.has(name) && !unused.test(name) && !(tied && name === 'lm_head.weight'));
-  const [first] = left;
-  if (first === undefined) return;
-  const message = `WebLLM's library has no parameters for these tensors: ${quotedNames(left)}`;
-  throw new ScalepointError('BAD_FILE', message, { tensor: first });
-}
-
 // --------------------------------------------------------------------------------------------------------------------------- texts
 
 const maybeObject = (name: string, bytes: Uint8Array | undefined) =>
   bytes === undefined ? undefined : parseObject(name, bytes);
-
-/** The chat template of a tokenizer; undefined without one. Of several, the default one. */
-async function chatTemplateOf(beside: Beside, tokenizerConfig: Json | undefined): Promise<string | undefined> {
-  const file = await beside.file('chat_template.jinja');
-  if (file !== undefined) return decodeText('chat_template.jinja', file);
-  const stated = member(tokenizerConfig, 'chat_template');
-  if (typeof stated === 'string') return stated;
-  const named = (Array.isArray(stated) ? stated : []) as readonly Json[];
-  const found = named.find((one) => member(one, 'name') === 'default') ?? named[0];
-  const template = member(found, 'template');
-  return typeof template === 'string' ? template : undefined;
-}
 
 /** The note with the entry of WebLLM's list of models. */
 function libraryNote(library: string, name: string): Note {
@@ -241,7 +202,7 @@ function templateFor(chatTemplate: string | undefined, { model, template }: Preb
 }
 
 /** Reads the files beside the weights. */
-async function textsOf(
+async function readFolderTexts(
   beside: Beside,
   keys: Json,
   numbers: ModelNumbers,
@@ -256,8 +217,18 @@ async function textsOf(
     incomplete('tokenizer.json', 'the folder has neither it nor tokenizer.model', 'tokenizer.json');
   const tokenizer = maybeObject('tokenizer.json', bytesOf('tokenizer.json'));
   const generation = maybeObject('generation_config.json', await beside.file('generation_config.json'));
-  const chat = await chatTemplateOf(beside, maybeObject('tokenizer_config.json', bytesOf('tokenizer_config.json')));
-  return { texts: { numbers, config: keys, generation, tokenizer, files: files.map(({ name }) => name) }, files, chat };
+  // Find the chat template; of several, the default one.
+  const template = await beside.file('chat_template.jinja');
+  const stated = member(maybeObject('tokenizer_config.json', bytesOf('tokenizer_config.json')), 'chat_template');
+  const named = (Array.isArray(stated) ? stated : []) as readonly Json[];
+  const found = named.find((one) => member(one, 'name') === 'default') ?? named[0];
+  const text = typeof stated === 'string' ? stated : member(found, 'template');
+  const chat = template === undefined ? text : decodeText('chat_template.jinja', template);
+  return {
+    texts: { numbers, config: keys, generation, tokenizer, files: files.map(({ name }) => name) },
+    files,
+    chat: typeof chat === 'string' ? chat : undefined,
+  };
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ converting
@@ -276,9 +247,16 @@ export async function convertWebllm(
   const config = new Config(keys, defaultsOf, largestCount(model.tensors));
   const { family, library, numbers } = libraryFor(keys, config, to);
   const tensors = await tensorsAsFloats(model, requantize);
-  const needed = [...parametersOf(family, numbers)];
-  checkAllUsed(needed, tensors, numbers);
-  const { texts, files, chat } = await textsOf(beside, keys, numbers);
+  const needed = [...webllmParameters(family, numbers)];
+  // Refuse tensors that the library has no parameter for.
+  const used = new Set(needed.flatMap((parameter) => parameter.tensors.map(({ name }) => name)));
+  const isLeftOut = (name: string) => unused.test(name) || (numbers.tie_word_embeddings && name === 'lm_head.weight');
+  const left = tensors.map(({ name }) => name).filter((name) => !used.has(name) && !isLeftOut(name));
+  if (left[0] !== undefined) {
+    const message = `WebLLM's library has no parameters for these tensors: ${quotedNames(left)}`;
+    throw new ScalepointError('BAD_FILE', message, { tensor: left[0] });
+  }
+  const { texts, files, chat } = await readFolderTexts(beside, keys, numbers);
   const [template, notes] = templateFor(chat, library);
   const { quantization } = quantizationOf(to);
   const json = chatConfig(family, { context: library.context, template }, quantization, texts);
@@ -286,14 +264,21 @@ export async function convertWebllm(
     { name: 'mlc-chat-config.json', bytes: new TextEncoder().encode(`${JSON.stringify(json, undefined, 2)}\n`) },
     ...files,
   ];
-  const named = libraryName(library, to);
+  // The name in `prebuiltAppConfig` of the model whose library the result uses.
+  const named = `${library.model}-${quantization}-MLC`;
   const own = `${beside.folder ?? 'model'}-${quantization}-MLC`;
   return {
     architecture: named,
     tensors,
     plan(choices, partsOf): FilePlan {
       const weights = new Weights(tensors, choices as MlcChoices, partsOf);
-      for (const parameter of inFileOrder(needed, tensors)) weights.add(parameter);
+      // Parameters are in the order of the folder: that of the first tensor of each.
+      const places = new Map(tensors.map(({ name }, i) => [name, i]));
+      const placeOf = (parameter: NeededParameter) =>
+        Math.min(...parameter.tensors.map(({ name }) => places.get(name) ?? Number.POSITIVE_INFINITY));
+      const sorted = needed.map((parameter) => ({ parameter, place: placeOf(parameter) }));
+      sorted.sort((a, b) => a.place - b.place || 0);
+      for (const { parameter } of sorted) weights.add(parameter);
       const { planned, parameters } = weights;
       const elements = planned.reduce((sum, { source }) => sum + elementsOf(source.shape), 0);
       return {

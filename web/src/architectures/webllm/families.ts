@@ -193,7 +193,7 @@ function norm({ normAdd }: WebllmFamily, module: string, length: number): Needed
 }
 
 /** All parameters of a model. */
-export function* parametersOf(family: WebllmFamily, sizes: ModelNumbers): Generator<NeededParameter> {
+export function* webllmParameters(family: WebllmFamily, sizes: ModelNumbers): Generator<NeededParameter> {
   const { hidden_size: hidden, vocab_size: vocabulary, num_hidden_layers: layers } = sizes;
   const renamed = (parameter: NeededParameter): NeededParameter => ({
     ...parameter,

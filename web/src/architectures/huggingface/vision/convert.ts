@@ -14,7 +14,7 @@ import { Config } from '../config.js';
 import { checkFolder } from '../convert.js';
 import { badFolderFile, unsupported } from '../errors.js';
 import { arrayMember, type Json, member, objectMember, parseObject } from '../json.js';
-import { recipes, type Sizes } from '../tensors.js';
+import { recipes } from '../tensors.js';
 import { needed, type Pictures, readPictures } from './pictures.js';
 import { type Tower, type TowerKind, towerKinds } from './towers.js';
 
@@ -29,7 +29,7 @@ export interface TowerConversion extends Conversion {
 }
 
 /** The kind of the folder's tower. */
-function kindOf(keys: Json): TowerKind {
+function knownTower(keys: Json): TowerKind {
   const name = arrayMember(keys, 'architectures')[0];
   const known = typeof name === 'string' && Object.hasOwn(towerKinds, name) ? towerKinds[name] : undefined;
   const vision = objectMember(keys, 'vision_config');
@@ -47,7 +47,7 @@ function kindOf(keys: Json): TowerKind {
 }
 
 /** Metadata in the converter's order. */
-function keysOf(folder: Folder, tower: Tower, kind: TowerKind, pictures: Pictures, to: TowerTarget): GgufKey[] {
+function towerKeys(folder: Folder, tower: Tower, kind: TowerKind, pictures: Pictures, to: TowerTarget): GgufKey[] {
   const { sizes, heads, image, statedFeedForward = sizes.feedForward } = tower;
   const { name = '' } = folder;
   const u32 = (key: string, value: number): GgufKey => ({ name: `clip.vision.${key}`, type: 'u32', value });
@@ -73,23 +73,6 @@ function keysOf(folder: Folder, tower: Tower, kind: TowerKind, pictures: Picture
   ];
 }
 
-/** Type of a tensor in the file. */
-function typeOf({ name, shape, sources: [from = ''] }: Recipe, to: TowerTarget, { forced }: Tower): string {
-  if (shape.length <= 1) return 'F32';
-  const own = forced?.(from);
-  if (own !== undefined) return own;
-  if (name.includes('.patch_embd.weight')) return to === 'F16' ? 'F16' : 'F32';
-  if (name === 'v.position_embd.weight' || !name.endsWith('.weight')) return 'F32';
-  return to === 'Q8_0' && (shape.at(-1) ?? 1) % 32 !== 0 ? 'F16' : to;
-}
-
-/** Sizes for tables that state their shapes in numbers. */
-function sizesOf({ sizes: { layers, hidden, feedForward }, heads }: Tower): Sizes {
-  const head = hidden / heads;
-  const all = { queries: hidden, keys: hidden, together: 3 * hidden, keyHeads: heads, heads, head };
-  return { ...all, layers, hidden, vocabulary: 0, feedForward };
-}
-
 /**
  * Converts a vision tower.
  * @throws ScalepointError `UNKNOWN_FORMAT` for a tower that is not known, `BAD_FILE`
@@ -99,7 +82,7 @@ export async function convertTower(folder: Folder, to: TowerTarget): Promise<Tow
   if (bytes === undefined) return badFolderFile(file, 'the folder has none');
   const keys = parseObject(file, bytes);
   await checkFolder(folder, keys);
-  const kind = kindOf(keys);
+  const kind = knownTower(keys);
   const pictures = await readPictures(folder);
   const { text_config: _, ...others } = keys;
   const most = largestCount(folder.tensors);
@@ -109,14 +92,38 @@ export async function convertTower(folder: Folder, to: TowerTarget): Promise<Tow
   const { sizes, heads, table } = tower;
   if (sizes.hidden % heads !== 0)
     badFolderFile(file, `vision_config: ${sizes.hidden} elements are not a multiple of ${heads} heads`);
-  const all = recipes(folder.tensors, table, sizesOf(tower), towerArchitecture, vision.assumed);
+  // The tables of towers state their shapes in numbers.
+  const { layers, hidden, feedForward } = sizes;
+  const ofAttention = {
+    queries: hidden,
+    keys: hidden,
+    together: 3 * hidden,
+    keyHeads: heads,
+    heads,
+    head: hidden / heads,
+  };
+  const all = recipes(
+    folder.tensors,
+    table,
+    { ...ofAttention, layers, hidden, vocabulary: 0, feedForward },
+    towerArchitecture,
+    vision.assumed,
+  );
+  const typeOf = ({ name, shape, sources: [from = ''] }: Recipe): string => {
+    if (shape.length <= 1) return 'F32';
+    const own = tower.forced?.(from);
+    if (own !== undefined) return own;
+    if (name.includes('.patch_embd.weight')) return to === 'F16' ? 'F16' : 'F32';
+    if (name === 'v.position_embd.weight' || !name.endsWith('.weight')) return 'F32';
+    return to === 'Q8_0' && (shape.at(-1) ?? 1) % 32 !== 0 ? 'F16' : to;
+  };
   // Types follow from `typeOf` alone.
   const tensors = all.map(({ float32: _, ...recipe }): Recipe => recipe);
   return {
     architecture: towerArchitecture,
-    keys: keysOf(folder, tower, kind, pictures, to),
+    keys: towerKeys(folder, tower, kind, pictures, to),
     tensors,
     notes: [],
-    types: new Map(tensors.map((recipe) => [recipe.name, typeOf(recipe, to, tower)])),
+    types: new Map(tensors.map((recipe) => [recipe.name, typeOf(recipe)])),
   };
 }

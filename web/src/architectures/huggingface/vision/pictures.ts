@@ -29,7 +29,7 @@ function colors(name: string, value: unknown): readonly number[] | undefined {
   return badFolderFile(files[0], `${name} has to be an array of 3 numbers, got ${show(value)}`);
 }
 
-function whole(name: string, value: unknown): number | undefined {
+function wholeSize(name: string, value: unknown): number | undefined {
   if (value === undefined || (Number.isInteger(value) && (value as number) > 0 && (value as number) < 2 ** 31))
     return value as number | undefined;
   return badFolderFile(files[0], `${name} has to be a whole number of at least 1, got ${show(value)}`);
@@ -47,8 +47,8 @@ export async function readPictures(folder: Folder): Promise<Pictures> {
   return {
     mean: colors('image_mean', member(all, 'image_mean')),
     deviation: colors('image_std', member(all, 'image_std')),
-    tokens: whole('image_seq_length', member(all, 'image_seq_length')),
-    longestEdge: whole('size.longest_edge', member(objectMember(all, 'size'), 'longest_edge')),
+    tokens: wholeSize('image_seq_length', member(all, 'image_seq_length')),
+    longestEdge: wholeSize('size.longest_edge', member(objectMember(all, 'size'), 'longest_edge')),
   };
 }
 
