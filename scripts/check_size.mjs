@@ -26,7 +26,7 @@ export const budgets = {
   /** The JavaScript that saveTensors, loadTensors and resultName add to such an app, on demand as well. */
   files: 20_000,
   /** The JavaScript that an app which inspects, plans, quantizes, compares and verifies model files loads at once, without the worker. */
-  models: 127_500,
+  models: 122_000,
   /** The same with all that it loads on demand, except what runs models in onnxruntime. */
   allModels: 257_000,
 };

@@ -9,7 +9,7 @@ import { readNeighbors } from '../files/neighbors.js';
 import type { OpenModel, SourceTensor } from '../format.js';
 import { MatchingWork, NamePattern } from '../name-pattern.js';
 import { type Fields, isFields } from '../safetensors/layouts/layout.js';
-import { type AdapterPart, meaningOf } from './names.js';
+import { type AdapterPart, adapterMeaning } from './names.js';
 
 /** The matrices for one layer. */
 export interface AdapterLayer {
@@ -123,7 +123,7 @@ interface FoundLayer {
 function collectLayers({ tensors }: OpenModel, name: string, fail: Fail): FoundLayer[] {
   const layers = new Map<string, FoundLayer>();
   for (const tensor of tensors) {
-    const found = meaningOf(tensor.name);
+    const found = adapterMeaning(tensor.name);
     if (found === undefined) return fail(`the tensor ${quoted(tensor.name)} is not a matrix of LoRA`, tensor);
     if (typeof found === 'string') {
       const message = `it is ${found}, as the tensor ${quoted(tensor.name)} shows, and only LoRA is merged here`;

@@ -49,7 +49,7 @@ const strangers: readonly (readonly [name: RegExp, kind: string])[] = [
 ];
 
 /** The meaning of a tensor's name; the kind of its adapter if that is not merged; undefined for other tensors. */
-export function meaningOf(name: string): AdapterName | string | undefined {
+export function adapterMeaning(name: string): AdapterName | string | undefined {
   const kind = strangers.find(([pattern]) => pattern.test(name))?.[1];
   if (kind !== undefined) return kind;
   for (const [end, part, isPeft] of ends) {
