@@ -4,6 +4,5 @@ export { adapterNote, mergeAdapters } from './adapters/merge.js';
 export { mlcTensors, openMlc } from './mlc/open.js';
 export { openNpy } from './npy/header.js';
 export { openPytorch } from './pytorch/open.js';
-export { originalModel } from './safetensors/diffusers.js';
 export { planComfy } from './safetensors/layouts/comfy-plan.js';
 export { momentsIn, rangesIn } from './safetensors/statistics-files.js';

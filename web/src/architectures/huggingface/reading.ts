@@ -61,7 +61,7 @@ export type Draft = Read & Numbers;
 export type Settings = Readonly<Record<string, readonly unknown[]>>;
 
 /** Places of the numbers of a decoder in config.json, and numbers in place of those under the usual keys. */
-export interface DecoderNumbers {
+interface DecoderNumbers {
   /** Key of the addend of LayerNorms, or the addend, in place of that of RMS norms. */
   readonly normEpsilon?: string | number;
   /** Key of the addend of RMS norms, or the addend. @defaultValue 'rms_norm_eps' */
@@ -167,7 +167,7 @@ export function vocabularyOf({ config, embeddingRows }: Read): number {
 }
 
 /** Numbers of a decoder. The length of a head is written only if config.json or the architecture states it. */
-export function decoderNumbers(read: Read, wish: DecoderNumbers = {}): Numbers {
+function decoderNumbers(read: Read, wish: DecoderNumbers = {}): Numbers {
   // Read and check the sizes.
   const { config, rope } = read;
   const { normEpsilon, rmsEpsilon = 'rms_norm_eps' } = wish;

@@ -19,7 +19,7 @@ import type { Pictures } from './pictures.js';
 const file = 'config.json';
 
 /** Sizes of a tower. */
-export interface TowerSizes {
+interface TowerSizes {
   readonly layers: number;
   /** Elements of a patch's vector. */
   readonly hidden: number;
