@@ -132,6 +132,7 @@ export function startPanels(): Opening {
     const isNew = model !== undefined && opened.hidden && isPlanned(state);
     if (isNew) opened.hidden = false;
     list.hidden = models === undefined;
+    statistics.follow(model);
     if (!isOpen(state)) outputs.rest();
     renderWithFocus(() => {
       render(isOpen(state) ? openView(state) : nothing, opened);

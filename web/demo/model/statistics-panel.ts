@@ -59,6 +59,15 @@ export class StatisticsPanel {
     this.#redraw = redraw;
   }
 
+  /** Stops the work for another model than this one, and forgets what it made. */
+  follow(model: ModelFile | undefined): void {
+    if (model === this.#model) return;
+    this.#model = model;
+    if (this.#share !== undefined) this.#stop();
+    this.#waiting = undefined;
+    this.#problem = '';
+  }
+
   #stop(): void {
     this.#worker.end();
     this.#share = undefined;
@@ -103,12 +112,7 @@ export class StatisticsPanel {
   }
 
   view({ model, choice, outputs, run }: OpenState): TemplateResult {
-    if (model !== this.#model) {
-      this.#model = model;
-      if (this.#share !== undefined) this.#stop();
-      this.#waiting = undefined;
-      this.#problem = '';
-    }
+    this.follow(model);
     const waiting = this.#waiting;
     if (waiting !== undefined && !isSaving(run)) this.#use(waiting, model);
     // A model of ONNX would take the runtime as well.
