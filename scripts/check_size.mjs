@@ -22,13 +22,13 @@ export const budgets = {
   /** A file of the large module, which has all types of ggml and the codecs of model files. */
   core: 200_000,
   /** The JavaScript that an app which quantizes arrays loads at once, with the glue of the core. */
-  javascript: 40_000,
+  javascript: 39_000,
   /** The JavaScript that saveTensors, loadTensors and resultName add to such an app, on demand as well. */
   files: 20_000,
   /** The JavaScript that an app which inspects, plans, quantizes, compares and verifies model files loads at once, without the worker. */
-  models: 122_000,
+  models: 118_000,
   /** The same with all that it loads on demand, except what runs models in onnxruntime. */
-  allModels: 257_000,
+  allModels: 244_000,
 };
 
 /** Matches JavaScript that compiles code from a string, which a strict Content-Security-Policy forbids. */

@@ -19,7 +19,7 @@ export function floatForm(outputs: number, inputs: number): LayerForm {
 const most = 2 ** 31;
 
 /** Rows of a layer that are filled or read at a time: as many as a tile holds, in eights, because eight rows at once are fastest. */
-export function rowsToFill(inputs: number): number {
+function rowsToFill(inputs: number): number {
   return Math.max(8, Math.floor(tileSize / inputs / 8) * 8);
 }
 

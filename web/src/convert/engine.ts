@@ -66,7 +66,7 @@ export interface EngineWork {
 }
 
 /** A batch without its tasks, whose memory is free once they are sent. */
-export type StartedBatch = Omit<PlannedBatch, 'batch'>;
+type StartedBatch = Omit<PlannedBatch, 'batch'>;
 
 /** Carries out a batch. @param subjects the tensors and rectangles of its tasks, which errors name */
 type CarryOut = (batch: Batch, subjects: readonly Pick<TileSubject, 'tensor' | 'rectangle'>[]) => Promise<BatchResult>;

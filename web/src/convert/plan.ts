@@ -203,7 +203,7 @@ export type KeptReason = (SharedReason | FormatReason | ConversionReason) & {
 };
 
 /** Adds the words to a reason. */
-export type KeptFor = (reason: Reason) => KeptReason;
+type KeptFor = (reason: Reason) => KeptReason;
 
 /**
  * Notes about rules without effect: nothing matches, earlier rules match the same tensors, or the format does not allow the type for them.

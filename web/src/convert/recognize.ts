@@ -190,7 +190,7 @@ export function urlOfText(text: string): { readonly url: URL; readonly name: str
  * An input as files are opened: the URL of a text, the model in a folder (Node), the File of a handle, or the input itself.
  * @throws RangeError naming `file`; ScalepointError `IO` or `NOT_FOUND`
  */
-export async function fileOfInput(input: FileInput | FileSystemFileHandle): Promise<{ readonly file: FileInput }> {
+async function fileOfInput(input: FileInput | FileSystemFileHandle): Promise<{ readonly file: FileInput }> {
   if (isHandle(input)) return fileOfHandle(input);
   const file = withAddress(input);
   const isAddress = file instanceof URL && file.protocol === 'file:';

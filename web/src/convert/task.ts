@@ -9,7 +9,6 @@ import {
   type Form,
   type Problem,
   type Role,
-  tileElements,
   type ValueRange,
 } from '../formats/codecs/codec.js';
 import type { ByteSource } from '../formats/files/bytes.js';
@@ -108,7 +107,7 @@ export interface RangeTask extends ObserveTask {
 }
 
 /** Finds the pairs of numbers that a codec wants for the sets of a rectangle. */
-export interface SetsTask extends ObserveTask {
+interface SetsTask extends ObserveTask {
   readonly kind: 'sets';
   readonly to: Form;
   /** Rows that are read and observed at a time. Undefined: all rows. */
@@ -225,30 +224,6 @@ export function inputPartsOf(task: TileTask): readonly InputPart[] {
   const { inputs } = task;
   if (task.kind === 'encode' && task.cached !== undefined) return [];
   return inputs.length === 1 ? inputs[0].parts : inputs.flatMap(({ parts }) => parts);
-}
-
-/** Most tasks of a batch. More would save little, and progress would be reported less often. */
-const mostTasks = 256;
-
-/** Decides which tasks go into one batch: up to the elements of a full tile, so that a full tile travels alone. */
-export class BatchLimit {
-  #tasks = 0;
-  #elements = 0;
-
-  /** Counts a task if it still fits. A task with a cached input has to go to the owner of the cache, and therefore travels alone. */
-  admits({ rows, columns, cached }: Pick<EncodeTask, 'rows' | 'columns' | 'cached'>): boolean {
-    const elements = this.#elements + (cached === undefined ? rows * columns : tileElements);
-    if (this.#tasks > 0 && (this.#tasks >= mostTasks || elements > tileElements)) return false;
-    this.#tasks++;
-    this.#elements = elements;
-    return true;
-  }
-
-  /** Begins the next batch. */
-  clear(): void {
-    this.#tasks = 0;
-    this.#elements = 0;
-  }
 }
 
 /** Carries out batches. */

@@ -13,7 +13,7 @@ export interface InputArray {
 }
 
 /** Inputs by name, as arrays or .npy files; or a .npz file with all of them, of at most 2 GiB unpacked; or a .npy file for a model with one input. */
-export type ModelInputs = FileInput | Readonly<Record<string, FileInput | InputArray>>;
+type ModelInputs = FileInput | Readonly<Record<string, FileInput | InputArray>>;
 
 /** Options for inputs. */
 export interface InputOptions {
@@ -492,7 +492,7 @@ export interface OutputsEvaluation {
 }
 
 /** The outputs of a sample by name. */
-export type OutputsOf = (
+type OutputsOf = (
   inputs: ReadonlyMap<string, InputArray>,
   path: string,
 ) => Promise<

@@ -76,10 +76,3 @@ export function vectorsOf(
   }
   return { source, count, dimension };
 }
-
-/** The sum of squares of some values. */
-export function squares(values: ArrayLike<number>, start: number, count: number): number {
-  let sum = 0;
-  for (let i = start; i < start + count; i++) sum += (values[i] as number) ** 2;
-  return sum;
-}

@@ -297,7 +297,7 @@ export type WorkerReply =
   | { readonly kind: 'failure'; readonly id: number | undefined; readonly error: ErrorData };
 
 /** True if a worker that the caller made replies as the file `scalepoint/worker` does. */
-export function isReply(reply: unknown): reply is WorkerReply {
+function isReply(reply: unknown): reply is WorkerReply {
   const { kind, error } = (reply ?? {}) as Record<string, unknown>;
   if (kind === 'failure') return typeof ((error ?? {}) as Partial<ErrorData>).message === 'string';
   return kind === 'ready' || kind === 'answer' || kind === 'data';

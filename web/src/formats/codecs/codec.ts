@@ -202,7 +202,7 @@ export interface StoredTile {
 }
 
 /** Codes as the API for arrays has them, one for each element; or blocks of ggml, unchanged. */
-export type Codes =
+type Codes =
   | {
       readonly kind: 'linear';
       readonly dtype: `int${2 | 3 | 4 | 5 | 6 | 7 | 8}`;

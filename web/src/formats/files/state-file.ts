@@ -19,7 +19,7 @@ import { type ByteSink, openSink, type SinkOptions } from './sinks.js';
 export type StateFacts = Readonly<Record<string, unknown>>;
 
 /** Arrays of a state. */
-export type StateArray = Float32Array<ArrayBuffer> | Float64Array<ArrayBuffer>;
+type StateArray = Float32Array<ArrayBuffer> | Float64Array<ArrayBuffer>;
 
 /** The contents of a state. */
 export interface SavedState {

@@ -136,7 +136,7 @@ export interface WeightToStore {
 }
 
 /** Adds the importance of columns to forms. */
-export interface Weighing {
+interface Weighing {
   /** True for a matrix that the form can weigh. */
   takes(shape: readonly number[], form: Form): boolean;
   add(form: Form, importance: Float32Array<ArrayBuffer>): Form;
