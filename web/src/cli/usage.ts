@@ -385,7 +385,7 @@ const helps: Readonly<Record<CommandName, (all: boolean) => Help>> = {
       'Judges a language model on a text: perplexity as llama-perplexity defines it, and with B how far the probabilities of the next token ' +
       'are from those of B, such as the model before it was quantized. Takes GGUF files and folders of Llama, Mistral, Mixtral, SmolLM3, ' +
       'Gemma 1 to 3, Phi-2, GPT-NeoX, Falcon, ChatGLM 3 and GLM-4-9B, Command R, Cohere 2, OLMo 1 to 3, EXAONE 4, Hunyuan, Nemotron, ' +
-      'Seed-OSS, StarCoder 2 and StableLM, ' +
+      'Arcee, Seed-OSS, StarCoder 2 and StableLM, ' +
       'of Qwen 2 and 3, Phi-3, Granite, GLM-4 and Ernie 4.5 with and without experts, of OLMoE and gpt-oss, and ONNX models from input_ids to ' +
       'logits. Only the second half of each chunk counts. With samples of their inputs, compares the outputs of ONNX models of every kind with those of B.',
     flags: flagLines(evaluateFlags, 18),

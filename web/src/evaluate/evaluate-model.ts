@@ -46,7 +46,7 @@ export interface EvaluateModelOptions extends TextOptions {
 /**
  * Judges a language model on a text: perplexity, and with a reference how far the probabilities of the next token are from the reference's.
  * Takes GGUF files and folders of Llama, Mistral, Mixtral, SmolLM3, Gemma 1 to 3, Phi-2, GPT-NeoX, Falcon, ChatGLM 3 and GLM-4-9B, Command R,
- * Cohere 2, OLMo 1 to 3, EXAONE 4, Hunyuan, Nemotron, Seed-OSS, StarCoder 2 and StableLM; of Qwen 2 and 3, Phi-3, Granite, GLM-4 and Ernie 4.5 with and without experts; of
+ * Cohere 2, OLMo 1 to 3, EXAONE 4, Hunyuan, Nemotron, Arcee, Seed-OSS, StarCoder 2 and StableLM; of Qwen 2 and 3, Phi-3, Granite, GLM-4 and Ernie 4.5 with and without experts; of
  * OLMoE and gpt-oss; and ONNX models with `input_ids` and `logits`, which run in onnxruntime-web, one chunk at a time, with empty caches. The model and the
  * reference may differ in format. The figures are those of llama-perplexity: of each chunk of `chunkSize` tokens the second half counts.
  *

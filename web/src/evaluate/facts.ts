@@ -151,6 +151,7 @@ const traits: Readonly<Record<string, Traits>> = {
   seed_oss: { pairs: halves, normsBetween: true },
   glm4moe: { pairs: halves, normsBetween: true, shares: SharesId.sigmoid },
   'ernie4_5-moe': { pairs: neighbors },
+  arcee: { pairs: neighbors, gate: GateId.reluSquared },
   nemotron: { pairs: halves, isCentered: true, gate: GateId.reluSquared },
   starcoder2: { pairs: halves, isCentered: true, gate: GateId.geluTanh },
   stablelm: { pairs: halves, isCentered: true, isParallel: 'norm' },

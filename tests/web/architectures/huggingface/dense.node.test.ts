@@ -65,6 +65,13 @@ const yarn = (dim: number, factor: number, context: number) => (frequencies: rea
   });
 };
 
+/** Frequencies by Llama 3's rule, with 1 and 4 turns as the ends of the ramp. */
+const llama3 = (factor: number, context: number) => (frequencies: readonly number[]) =>
+  frequencies.map((f) => {
+    const ramp = Math.min(Math.max(((context * f) / (2 * Math.PI) - 1) / 3, 0), 1);
+    return (f / factor) * (1 - ramp) + f * ramp;
+  });
+
 /** Keys of config.json that ChatGLM and Falcon call otherwise, or lack. */
 const noUsual = {
   num_hidden_layers: undefined,
@@ -113,6 +120,26 @@ const falconModel: Partial<Decoder> = {
   act: gelu,
   mlp: { up: 'mlp.dense_h_to_4h', down: 'mlp.dense_4h_to_h' },
   norms: { feedForward: undefined, final: 'transformer.ln_f' },
+};
+
+/** Written from conversion/arcee.py, whose class is that of Llama. */
+const llamaKeys: Keys = [
+  ['vocab_size', 264],
+  ['rope.dimension_count', 16],
+];
+const arcee: Omit<DecoderCase, 'name' | 'keys'> = {
+  own: true,
+  hugging: 'ArceeForCausalLM',
+  architecture: 'arcee',
+  config: { hidden_act: 'relu2' },
+  table: {
+    prefix,
+    outside,
+    layer: `${norms}${permuted}
+      mlp.up_proj.weight    ffn_up.weight    96x64
+      mlp.down_proj.weight  ffn_down.weight  64x96`,
+  },
+  model: { ...untied, act: relu2, mlp: { up: 'mlp.up_proj', down: 'mlp.down_proj' } },
 };
 
 const cases: readonly DecoderCase[] = [
@@ -963,6 +990,40 @@ const cases: readonly DecoderCase[] = [
     },
   },
   {
+    ...arcee,
+    name: 'Arcee',
+    keys: [...common(), ...llamaKeys],
+  },
+  {
+    ...arcee,
+    name: 'Arcee with YaRN and lengths of heads',
+    config: {
+      ...arcee.config,
+      head_dim: 16,
+      rope_scaling: { rope_type: 'yarn', factor: 4, original_max_position_embeddings: 32 },
+    },
+    keys: [
+      ...common(),
+      ...llamaKeys,
+      ['attention.key_length', 16],
+      ['attention.value_length', 16],
+      ['rope.scaling.type', 'yarn'],
+      ['rope.scaling.factor', 4],
+      ['rope.scaling.original_context_length', 32],
+    ],
+    model: { ...arcee.model, frequencies: yarn(16, 4, 32), rotaryFactor: 0.1 * Math.log(4) + 1 },
+  },
+  {
+    ...arcee,
+    name: 'Arcee with the scaling of Llama 3',
+    config: {
+      ...arcee.config,
+      rope_scaling: { rope_type: 'llama3', factor: 8, original_max_position_embeddings: 64 },
+    },
+    keys: [...common(), ...llamaKeys],
+    model: { ...arcee.model, frequencies: llama3(8, 64) },
+  },
+  {
     name: 'LFM2, whose layers have attention or a short convolution',
     hugging: 'Lfm2ForCausalLM',
     architecture: 'lfm2',
@@ -1239,6 +1300,15 @@ it('takes Phi-2 without a bias of the head as with one of zeros', async () => {
   expect(native.logits(decoderTokens)).toEqual(other.logits(decoderTokens));
 });
 
+it('writes the pooling of Arcee', async () => {
+  const one = cases.find(({ name }) => name === 'Arcee') as DecoderCase;
+  const { keys } = await convertedDecoder(one, weightsOfTable(one.table, 3), {
+    'modules.json': [{ type: 'sentence_transformers.models.Pooling', path: '1_Pooling' }],
+    '1_Pooling/config.json': { pooling_mode_mean_tokens: true },
+  });
+  expect(keys.find(({ name }) => name === 'arcee.pooling_type')?.value).toBe(1);
+});
+
 testRefusals(cases, [
   ['Gemma 1', { rope_theta: 5000 }, /rope_theta is 5000/],
   ['Gemma 1', { hidden_act: 'relu' }, /hidden_act is "relu"/],
@@ -1277,6 +1347,10 @@ testRefusals(cases, [
     /"sliding_attention"/,
   ],
   ['Seed-OSS', { mlp_bias: true }, /mlp_bias is true/],
+  ['Arcee', { hidden_act: 'silu' }, /hidden_act is "silu"/],
+  ['Arcee', { attention_bias: true }, /attention_bias is true/],
+  ['Arcee', { mlp_bias: true }, /mlp_bias is true/],
+  ['Arcee', { rope_scaling: { type: 'dynamic', factor: 2 } }, /rope_type is "dynamic"/],
 ]);
 
 describe('tokens that the converter sets', () => {

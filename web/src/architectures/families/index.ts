@@ -13,6 +13,7 @@ import {
   readClass,
 } from '../huggingface/reading.js';
 import type { WebllmFamily } from '../webllm/families.js';
+import { arceeFamily } from './arcee.js';
 import { bertFamily } from './bert.js';
 import { bitnetFamily } from './bitnet.js';
 import { cohereFamily } from './cohere.js';
@@ -46,6 +47,7 @@ const families: readonly ModelClass[] = [
   ...deepseekFamily,
   ...gptFamily,
   ...mambaFamily,
+  ...arceeFamily,
   ...bitnetFamily,
   ...ernieFamily,
   ...exaoneFamily,
