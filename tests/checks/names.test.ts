@@ -12,7 +12,7 @@ const twins: Readonly<Record<string, RegExp>> = {
   ownWasm: /^(core|inline)\/own-wasm[.]ts$/,
   ownWorker: /^(workers|inline)\/own-worker[.]ts$/,
   // Tables of a format, under the same name in each folder.
-  options: /^formats\/\w+\/options[.]ts$/,
+  options: /^formats\/\w+\/(check-)?options[.]ts$/,
   targets: /^formats\/\w+\/targets[.]ts$/,
 };
 
