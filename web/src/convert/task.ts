@@ -4,13 +4,7 @@
  */
 
 import type { Note } from '../core/note.js';
-import {
-  type ByteRuns,
-  type Form,
-  type Problem,
-  type Role,
-  type ValueRange,
-} from '../formats/codecs/codec.js';
+import type { ByteRuns, Form, Problem, Role, ValueRange } from '../formats/codecs/codec.js';
 import type { ByteSource } from '../formats/files/bytes.js';
 import type { ByteSink } from '../formats/files/sink.js';
 import type { ColumnOrder } from '../formats/format.js';
