@@ -1,6 +1,6 @@
 /**
  * Reads headers of safetensors files: `u64 N` (little-endian), N bytes of JSON, then the tensors' bytes. Files are untrusted, so everything
- * in a header is checked. layout.ts writes them.
+ * in a header is checked. write-header.ts writes them.
  * Reference: github.com/huggingface/safetensors, README.md and safetensors/src/tensor.rs at 24b0b28.
  */
 
