@@ -6,6 +6,7 @@ import type { ModelPlan } from './model.js';
 
 export { filesBeside, isFileBeside } from './architectures/huggingface/files.js';
 export { converters } from './architectures/registry.js';
+export { languageArchitectures } from './architectures/traits.js';
 export type { ComparedTensor } from './convert/compare.js';
 export type { SizePoint, TypeFit } from './convert/fit.js';
 export { folderRank, modelInFolder, onnxFolder, pipelineIndex, pipelinePart } from './convert/folder.js';
@@ -45,7 +46,7 @@ export {
 } from './core/option-problem.js';
 export { type Flag, type NumberForm, readNumber, type Words } from './core/schema.js';
 export { show } from './core/show.js';
-export { languageArchitectures, type OutputsKind, outputsKind } from './evaluate/outputs.js';
+export { type OutputsKind, outputsKind } from './evaluate/outputs.js';
 export { StateFile } from './formats/files/state-file.js';
 export type { Finding, FormatInfo, MetadataValue, Target } from './formats/format.js';
 export { towerArchitecture } from './formats/gguf/signature.js';

@@ -1,5 +1,7 @@
 // The token in front of texts, by the rules of llama.cpp's loader.
 import { expect, it } from 'vitest';
+import { architectureFacts, families } from '../../../web/src/architectures/families/index.js';
+import { languageArchitectures } from '../../../web/src/architectures/traits.js';
 import { beginningOf, languageFacts } from '../../../web/src/evaluate/facts.js';
 
 const ggml = (values: Record<string, unknown>) => (key: string) => values[key.replace('tokenizer.ggml.', '')];
@@ -44,4 +46,10 @@ it('refuses counts that the tensors have no room for', () => {
 
 it('has no first token where the usual one is beyond the vocabulary', () => {
   expect(beginningOf(ggml({ model: 'gpt2', add_bos_token: true }), 11)).toBeUndefined();
+});
+
+it('lists the architectures whose families have traits', () => {
+  const withTraits = families.filter(({ traits }) => traits !== undefined).map(({ architecture }) => architecture);
+  expect([...new Set(withTraits)].sort()).toEqual([...languageArchitectures].sort());
+  for (const name of languageArchitectures) expect(architectureFacts(name).traits, name).toBeDefined();
 });

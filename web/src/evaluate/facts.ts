@@ -4,7 +4,9 @@
  * Reference: github.com/ggml-org/llama.cpp, src/llama-model.cpp at commit a5410f046c01d01330c8a42f13b64a211fedf2c3, and
  * ggml/src/ggml-cpu/ops.cpp at commit 1f08e2d662715ead7987c365eced4f273d90e431 (rope_yarn, ggml_rope_cache_init).
  */
-import { GateId, RotaryPairsId, SharesId } from '../core/door.js';
+import { architectureFacts } from '../architectures/families/index.js';
+import { languageArchitectures } from '../architectures/traits.js';
+import { GateId, type RotaryPairsId, SharesId } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
 
 /** A value of the metadata; undefined if the key is missing. */
@@ -45,6 +47,7 @@ export interface LanguageFacts {
   readonly finalCap: number;
   /** Bound of queries, keys and values; 0 without one. */
   readonly clamp: number;
+  /** The function of the feed-forward part: of its gate, or of its only product where it has no gate. */
   readonly gate: GateId;
   /** True if norms subtract the mean of a row (LayerNorm). */
   readonly isCentered: boolean;
@@ -68,109 +71,6 @@ export interface LanguageFacts {
   /** The rotary embedding of a layer; undefined for layers without positions. */
   rotary(layer: number): Rotary | undefined;
 }
-
-/** Traits of an architecture that its metadata do not state. */
-interface Traits {
-  readonly pairs: RotaryPairsId;
-  readonly gate?: GateId;
-  /** True if the embedding is multiplied by the root of its length. */
-  readonly scalesEmbedding?: true;
-  /** True for layers that see a window only. */
-  readonly slides?: (layer: number) => boolean;
-  /** True for layers without a rotary embedding. */
-  readonly withoutRotary?: (layer: number) => boolean;
-  /** True if layers turn only those that see a window, unless no layer does. */
-  readonly rotatesWindowsOnly?: true;
-  /** Base of the rotary frequencies of layers with a window, which are not scaled, unless the metadata state another; 0 for that of all layers. */
-  readonly localBase?: number;
-  readonly isCentered?: true;
-  readonly hasBareNorms?: true;
-  /**
-   * True if attention and the feed-forward part read the same states; `norm` if they do unless the latter has a norm of its own, and `stated` if
-   * the metadata say so.
-   */
-  readonly isParallel?: true | 'norm' | 'stated';
-  readonly normsRotated?: true;
-  readonly normsBetween?: true;
-  /** True if the metadata have a factor by which logits are divided. */
-  readonly dividesLogits?: true;
-  readonly shares?: SharesId;
-  /** False if shares of experts keep their sums, unless the metadata say otherwise. */
-  readonly normalizesShares?: false;
-  /** The number of layers of the model whose attention is scaled by hidden / heads. */
-  readonly largest?: number;
-  /** Bound of attention scores unless the metadata state another. */
-  readonly attentionCap?: number;
-  /** Bound of logits unless the metadata state another. */
-  readonly finalCap?: number;
-}
-
-const { halves, neighbors } = RotaryPairsId;
-
-/** True for layers that see a window where every fourth layer sees all tokens. */
-const isNoFourth = (layer: number) => layer % 4 !== 3;
-
-/** Known architectures. To add one, add a line here, and its tensors to forward.ts if they differ. */
-const traits: Readonly<Record<string, Traits>> = {
-  llama: { pairs: neighbors },
-  smollm3: { pairs: neighbors, withoutRotary: (layer) => (layer + 1) % 4 === 0 },
-  qwen2: { pairs: halves },
-  qwen3: { pairs: halves },
-  qwen3moe: { pairs: halves },
-  mistral3: { pairs: neighbors },
-  ernie4_5: { pairs: neighbors },
-  glm4: { pairs: neighbors },
-  chatglm: { pairs: neighbors },
-  gemma: { pairs: halves, gate: GateId.geluTanh, scalesEmbedding: true },
-  gemma2: {
-    pairs: halves,
-    gate: GateId.geluTanh,
-    scalesEmbedding: true,
-    slides: (layer) => layer % 2 === 0,
-    largest: 46,
-    attentionCap: 50,
-    finalCap: 30,
-  },
-  gemma3: {
-    pairs: halves,
-    gate: GateId.geluTanh,
-    scalesEmbedding: true,
-    slides: (layer) => layer % 6 !== 5,
-    localBase: 10000,
-    largest: 62,
-  },
-  phi3: { pairs: halves, slides: () => true },
-  granite: { pairs: neighbors, dividesLogits: true },
-  granitemoe: { pairs: neighbors, dividesLogits: true },
-  olmo2: { pairs: halves, slides: isNoFourth, localBase: 0 },
-  olmoe: { pairs: halves, normalizesShares: false },
-  'command-r': { pairs: neighbors, isCentered: true, isParallel: true },
-  cohere2: { pairs: neighbors, isCentered: true, isParallel: true, slides: isNoFourth, rotatesWindowsOnly: true },
-  exaone4: { pairs: halves, slides: isNoFourth, rotatesWindowsOnly: true },
-  'hunyuan-dense': { pairs: halves, normsRotated: true },
-  seed_oss: { pairs: halves, normsBetween: true },
-  glm4moe: { pairs: halves, normsBetween: true, shares: SharesId.sigmoid },
-  'ernie4_5-moe': { pairs: neighbors },
-  arcee: { pairs: neighbors, gate: GateId.reluSquared },
-  nemotron: { pairs: halves, isCentered: true, gate: GateId.reluSquared },
-  starcoder2: { pairs: halves, isCentered: true, gate: GateId.geluTanh },
-  stablelm: { pairs: halves, isCentered: true, isParallel: 'norm' },
-  phi2: { pairs: halves, isCentered: true, isParallel: true, gate: GateId.geluTanh },
-  qwen2moe: { pairs: halves, normalizesShares: false },
-  phimoe: { pairs: halves },
-  gptneox: { pairs: halves, isCentered: true, isParallel: 'stated', gate: GateId.geluTanh },
-  falcon: { pairs: halves, isCentered: true, isParallel: true, gate: GateId.geluTanh },
-  olmo: { pairs: neighbors, isCentered: true, hasBareNorms: true },
-  'gpt-oss': {
-    pairs: halves,
-    normsBetween: true,
-    gate: GateId.boundSilu,
-    slides: (layer) => layer % 2 === 0,
-  },
-};
-
-/** Architectures, in llama.cpp's spelling, whose outputs can be computed. */
-export const languageArchitectures: readonly string[] = Object.keys(traits);
 
 /** Keys with numbers that decide how much is kept. */
 const counts = /block_count|head_count|key_length|dimension_count|expert|embedding_length/;
@@ -212,9 +112,8 @@ function frequenciesOf(
  */
 export function languageFacts(metadata: Metadata, divisors?: Float32Array, mostCount = 2 ** 31 - 1): LanguageFacts {
   const architecture = metadata('general.architecture');
-  const own =
-    typeof architecture === 'string' && Object.hasOwn(traits, architecture) ? traits[architecture] : undefined;
-  if (typeof architecture !== 'string' || own === undefined) {
+  const traits = typeof architecture === 'string' ? architectureFacts(architecture).traits : undefined;
+  if (typeof architecture !== 'string' || traits === undefined) {
     const text = `the outputs of the architecture ${String(architecture)} cannot be computed here; ${languageArchitectures.join(', ')} can`;
     throw new ScalepointError('UNKNOWN_FORMAT', text);
   }
@@ -260,16 +159,20 @@ export function languageFacts(metadata: Metadata, divisors?: Float32Array, mostC
   const base = number('rope.freq_base', 10000);
   const global = frequenciesOf(number, scaling, turning, base);
   const scaled: Rotary = {
-    pairs: own.pairs,
+    pairs: traits.pairs,
     factor: global.factor,
     frequencies:
       divisors === undefined ? global.frequencies : global.frequencies.map((f, i) => f / (divisors[i] as number)),
   };
-  const localBase = number('rope.freq_base_swa', own.localBase || base);
+  const localBase = number('rope.freq_base_swa', traits.localBase || base);
   const local: Rotary =
-    own.localBase === undefined
+    traits.localBase === undefined
       ? scaled
-      : { pairs: own.pairs, factor: 1, frequencies: frequenciesOf(number, undefined, turning, localBase).frequencies };
+      : {
+          pairs: traits.pairs,
+          factor: 1,
+          frequencies: frequenciesOf(number, undefined, turning, localBase).frequencies,
+        };
 
   const [experts, usedExperts] = [whole('expert_count', 0), whole('expert_used_count', 0)];
   if (experts > 0 && (usedExperts === 0 || usedExperts > experts)) {
@@ -279,11 +182,11 @@ export function languageFacts(metadata: Metadata, divisors?: Float32Array, mostC
   const pattern = metadata(`${architecture}.attention.sliding_window_pattern`);
   const slides = (layer: number) =>
     window > 0 &&
-    (own.slides !== undefined && Array.isArray(pattern) ? Boolean(pattern[layer]) : own.slides?.(layer) === true);
+    (traits.slides !== undefined && Array.isArray(pattern) ? Boolean(pattern[layer]) : traits.slides?.(layer) === true);
   // Files without some factor have 0, or none.
   const factor = (key: string, otherwise: number) => number(key, 0) || otherwise;
   const turns = (layer: number) =>
-    own.withoutRotary?.(layer) !== true && (own.rotatesWindowsOnly !== true || window === 0 || slides(layer));
+    traits.withoutRotary?.(layer) !== true && (traits.rotatesWindowsOnly !== true || window === 0 || slides(layer));
   const logitScale = factor('logit_scale', 1);
   return {
     architecture,
@@ -293,28 +196,28 @@ export function languageFacts(metadata: Metadata, divisors?: Float32Array, mostC
     keyHeads,
     headSize,
     context: whole('context_length'),
-    epsilon: number(own.isCentered ? 'attention.layer_norm_epsilon' : 'attention.layer_norm_rms_epsilon'),
-    embeddingScale: own.scalesEmbedding === true ? Math.sqrt(hidden) : factor('embedding_scale', 1),
+    epsilon: number(traits.isCentered ? 'attention.layer_norm_epsilon' : 'attention.layer_norm_rms_epsilon'),
+    embeddingScale: traits.scalesEmbedding === true ? Math.sqrt(hidden) : factor('embedding_scale', 1),
     residualScale: factor('residual_scale', 1),
-    logitScale: own.dividesLogits === true ? 1 / logitScale : logitScale,
-    attentionScale: factor('attention.scale', 1 / Math.sqrt(layers === own.largest ? hidden / heads : headSize)),
-    attentionCap: own.attentionCap === undefined ? 0 : number('attn_logit_softcapping', own.attentionCap),
-    finalCap: number('final_logit_softcapping', own.finalCap ?? 0),
+    logitScale: traits.dividesLogits === true ? 1 / logitScale : logitScale,
+    attentionScale: factor('attention.scale', 1 / Math.sqrt(layers === traits.largest ? hidden / heads : headSize)),
+    attentionCap: traits.attentionCap === undefined ? 0 : number('attn_logit_softcapping', traits.attentionCap),
+    finalCap: number('final_logit_softcapping', traits.finalCap ?? 0),
     clamp: number('attention.clamp_kqv', 0),
-    gate: own.gate ?? GateId.silu,
-    isCentered: own.isCentered === true,
-    hasBareNorms: own.hasBareNorms === true,
+    gate: traits.gate ?? GateId.silu,
+    isCentered: traits.isCentered === true,
+    hasBareNorms: traits.hasBareNorms === true,
     isParallel: (hasNorm) => {
-      if (own.isParallel === 'stated') return metadata(`${architecture}.use_parallel_residual`) === true;
-      return own.isParallel === true || (own.isParallel === 'norm' && !hasNorm);
+      if (traits.isParallel === 'stated') return metadata(`${architecture}.use_parallel_residual`) === true;
+      return traits.isParallel === true || (traits.isParallel === 'norm' && !hasNorm);
     },
-    normsRotated: own.normsRotated === true,
-    normsBetween: own.normsBetween === true,
+    normsRotated: traits.normsRotated === true,
+    normsBetween: traits.normsBetween === true,
     experts,
     usedExperts,
-    shares: own.shares ?? SharesId.softmax,
+    shares: traits.shares ?? SharesId.softmax,
     sharesScale: factor('expert_weights_scale', 1),
-    normalizesShares: own.normalizesShares ?? true,
+    normalizesShares: traits.normalizesShares ?? true,
     window: (layer) => (slides(layer) ? window : 0),
     rotary: (layer) => (turns(layer) ? (slides(layer) ? local : scaled) : undefined),
   };

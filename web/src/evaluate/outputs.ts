@@ -1,7 +1,7 @@
 import { convertersFrom } from '../architectures/registry.js';
+import { languageArchitectures } from '../architectures/traits.js';
 import { withModel } from '../convert/open.js';
 import type { ModelInput } from '../convert/recognize.js';
-import { languageArchitectures } from './facts.js';
 
 /** The ways to compare the outputs of a model with those of another. */
 export interface OutputsKind {
@@ -12,9 +12,6 @@ export interface OutputsKind {
   /** The architecture of a language model. */
   readonly architecture?: string | undefined;
 }
-
-/** Architectures that can be judged on texts. */
-export { languageArchitectures };
 
 /** Finds the ways to compare the outputs of a model. Reads what plans read. @throws what `inspectModel` throws */
 export function outputsKind(input: ModelInput): Promise<OutputsKind> {

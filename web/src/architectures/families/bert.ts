@@ -72,7 +72,7 @@ const bertTable: TensorTable = {
 const bert: ModelClass = {
   architecture: 'bert',
   classes: { BertModel: bertDefaults, BertForMaskedLM: bertDefaults },
-  isPooled: true,
+  writesPooling: true,
   // RoBERTa, whose architecture in llama.cpp is that of BERT.
   preTokenizers: { 'gpt-2': 'roberta-bpe' },
   only: { hidden_act: ['gelu'], position_embedding_type: ['absolute'], is_decoder: [false] },
@@ -325,7 +325,7 @@ const modernDefaults = {
 const modernBert: ModelClass = {
   architecture: 'modern-bert',
   classes: { ModernBertModel: modernDefaults, ModernBertForMaskedLM: modernDefaults },
-  isPooled: true,
+  writesPooling: true,
   preTokenizers: { 'gpt-2': 'modern-bert' },
   adds: { bos: true, eos: true, sep: true },
   only: { hidden_activation: ['gelu'], attention_bias: [false], mlp_bias: [false], norm_bias: [false] },

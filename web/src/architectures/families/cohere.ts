@@ -2,8 +2,16 @@
  * Command R, Aya and Command R7B: one norm for attention and feed-forward part.
  * Reference: github.com/ggml-org/llama.cpp, conversion/command_r.py at 00487aa. Tests compare with llama.cpp v0.5.0.
  */
+import { RotaryPairsId } from '../../core/door.js';
 import { unsupported } from '../huggingface/errors.js';
-import { decoderDefaults, file, type ModelClass, siluSettings, threeOfFourWindows } from '../huggingface/reading.js';
+import {
+  allBut,
+  decoderDefaults,
+  file,
+  type ModelClass,
+  siluSettings,
+  threeOfFourWindows,
+} from '../huggingface/reading.js';
 import type { Row } from '../huggingface/tensors.js';
 import { attention, embedding, feedForward, finalNorm, norms } from './rows.js';
 
@@ -21,6 +29,7 @@ const normsOfAllHeads: readonly Row[] = [
 
 const commandR: ModelClass = {
   architecture: 'command-r',
+  traits: { pairs: RotaryPairsId.neighbors, isCentered: true, isParallel: true },
   classes: { CohereForCausalLM: cohereDefaults },
   preTokenizers: { smollm: 'command-r', starcoder: 'command-r' },
   only: { ...siluSettings, attention_bias: [false] },
@@ -50,6 +59,13 @@ const commandR: ModelClass = {
 
 const cohere2: ModelClass = {
   architecture: 'cohere2',
+  traits: {
+    pairs: RotaryPairsId.neighbors,
+    isCentered: true,
+    isParallel: true,
+    slides: allBut(4),
+    rotatesWindowsOnly: true,
+  },
   classes: { Cohere2ForCausalLM: { ...cohereDefaults, sliding_window: 4096 } },
   preTokenizers: { smollm: 'command-r', starcoder: 'command-r' },
   only: { ...siluSettings, attention_bias: [false], sliding_window_pattern: [4] },

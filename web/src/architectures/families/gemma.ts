@@ -3,6 +3,8 @@
  * Reference: github.com/ggml-org/llama.cpp, conversion/gemma.py at 061b8c5 and src/models/gemma4.cpp 06e514f; conversion/gemma.py and
  * src/models/gemma3n.cpp of Tippach/Franken-Llama 1774451. Tests compare with llama.cpp v0.5.0.
  */
+
+import { GateId, RotaryPairsId } from '../../core/door.js';
 import { show } from '../../core/show.js';
 import { positive } from '../huggingface/config.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
@@ -22,6 +24,7 @@ import {
 } from '../huggingface/reading.js';
 import { madeTensor } from '../huggingface/rope.js';
 import type { Row, TensorTable } from '../huggingface/tensors.js';
+import type { Traits } from '../traits.js';
 import {
   attention,
   embedding,
@@ -67,8 +70,11 @@ const webllmActs = {
 };
 const tiedFine = { rms_norm_eps: 1e-6, tie_word_embeddings: true };
 
+const gemmaTraits: Traits = { pairs: RotaryPairsId.halves, gate: GateId.geluTanh, scalesEmbedding: true };
+
 const gemma: ModelClass = {
   architecture: 'gemma',
+  traits: gemmaTraits,
   classes: {
     GemmaForCausalLM: decoderDefaults([3072, 24576, 28], [16, 16, 256], 8192, { tie_word_embeddings: true }),
   },
@@ -117,12 +123,13 @@ function checkAttentionScale({ config, sizes: { heads, hidden, head, layers } }:
 
 const gemma2: ModelClass = {
   architecture: 'gemma2',
+  traits: { ...gemmaTraits, slides: allBut(2), largest: 46, attentionCap: 50, finalCap: 30 },
   classes: { Gemma2ForCausalLM: { ...gemma2Defaults, attn_logit_softcapping: 50, final_logit_softcapping: 30 } },
   only: gemmaSettings,
   scaling: ['linear'],
   // The converter of llama.cpp does not write the base. Its runtime uses 10000.
   theta: 'other',
-  slides: (layer) => layer % 2 === 0,
+  slides: allBut(2),
   table: {
     outside: gemmaOutside,
     layer: plusOne([...gemmaNorms, ...attention, ...feedForward]),
@@ -177,6 +184,7 @@ const gemma3Table: TensorTable = {
 
 const gemma3: ModelClass = {
   architecture: 'gemma3',
+  traits: { ...gemmaTraits, slides: allBut(6), localBase: 10000, largest: 62 },
   classes: { Gemma3ForCausalLM: gemma3Defaults, Gemma3ForConditionalGeneration: gemma3Defaults },
   only: { ...gemmaSettings, sliding_window_pattern: [6] },
   scaling: ['linear'],
@@ -202,8 +210,9 @@ const gemma3: ModelClass = {
 const embeddingGemma: ModelClass = {
   ...gemma3,
   architecture: 'gemma-embedding',
+  traits: undefined,
   classes: { Gemma3TextModel: gemma3Defaults },
-  isPooled: true,
+  writesPooling: true,
   only: { ...gemma3.only, use_bidirectional_attention: [true] },
   table: { ...gemma3Table, rename: (name) => withoutHead(withPrefix(name)) },
   details(draft) {

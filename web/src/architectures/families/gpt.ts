@@ -3,8 +3,10 @@
  * Reference: github.com/ggml-org/llama.cpp, conversion/ gpt2.py and falcon.py at 5535795, gptneox.py 2eb57bc, starcoder.py 5535795, gpt_oss.py
  * 2984e6e; stablelm.py of Tippach/Franken-Llama 1774451. Tests compare with llama.cpp v0.5.0.
  */
+import { GateId, RotaryPairsId } from '../../core/door.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
 import {
+  allBut,
   checkWindow,
   decoderDefaults,
   decoderSettings,
@@ -114,6 +116,7 @@ const denseFeedForward: readonly Row[] = [
 /** GPT-NeoX and Pythia. */
 const gptneox: ModelClass = {
   architecture: 'gptneox',
+  traits: { pairs: RotaryPairsId.halves, isCentered: true, isParallel: 'stated', gate: GateId.geluTanh },
   classes: {
     GPTNeoXForCausalLM: decoderDefaults([6144, 24576, 44], [64], 2048, { layer_norm_eps: 1e-5, rotary_pct: 0.25 }),
   },
@@ -167,6 +170,7 @@ const falconDefaults = { layer_norm_epsilon: 1e-5, max_position_embeddings: 2048
  */
 const falcon: ModelClass = {
   architecture: 'falcon',
+  traits: { pairs: RotaryPairsId.halves, isCentered: true, isParallel: true, gate: GateId.geluTanh },
   classes: { FalconForCausalLM: falconDefaults, RWForCausalLM: falconDefaults },
   only: {
     parallel_attn: [true],
@@ -226,6 +230,7 @@ const falcon: ModelClass = {
 
 const starcoder2: ModelClass = {
   architecture: 'starcoder2',
+  traits: { pairs: RotaryPairsId.halves, isCentered: true, gate: GateId.geluTanh },
   classes: {
     Starcoder2ForCausalLM: decoderDefaults([3072, 12288, 30], [24, 2], 4096, {
       norm_epsilon: 1e-5,
@@ -259,6 +264,7 @@ const separateHeadNorms: readonly Row[] = [
 
 const stablelm: ModelClass = {
   architecture: 'stablelm',
+  traits: { pairs: RotaryPairsId.halves, isCentered: true, isParallel: 'norm' },
   classes: {
     StableLmForCausalLM: decoderDefaults([2560, 6912, 32], [32, 32], 4096, { layer_norm_eps: 1e-5 }),
   },
@@ -329,6 +335,7 @@ const codedExperts: readonly Row[] = [
 /** gpt-oss, whose gates and ups take turns. */
 const gptOss: ModelClass = {
   architecture: 'gpt-oss',
+  traits: { pairs: RotaryPairsId.halves, normsBetween: true, gate: GateId.boundSilu, slides: allBut(2) },
   classes: {
     GptOssForCausalLM: decoderDefaults([2880, 2880, 36], [64, 8, 64], 131072, {
       rms_norm_eps: 1e-5,
@@ -340,7 +347,7 @@ const gptOss: ModelClass = {
   },
   only: { ...siluSettings, attention_bias: [true], swiglu_limit: [7] },
   scaling: ['yarn'],
-  slides: (layer) => layer % 2 === 0,
+  slides: allBut(2),
   details({ config, sizes, isCoded }) {
     const { keys, sizes: counts } = readExperts(config, 'num_local_experts');
     return {

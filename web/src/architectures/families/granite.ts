@@ -3,6 +3,7 @@
  * Reference: github.com/ggml-org/llama.cpp, conversion/granite.py at 010f22d; granite.py of Tippach/Franken-Llama 1774451. Tests compare with
  * llama.cpp v0.5.0.
  */
+import { RotaryPairsId } from '../../core/door.js';
 import { unsupported } from '../huggingface/errors.js';
 import { type Draft, file, layerKinds, type ModelClass, readExperts, siluSettings } from '../huggingface/reading.js';
 import type { Row } from '../huggingface/tensors.js';
@@ -27,8 +28,9 @@ function graniteKeys(draft: Draft) {
 
 const granite: ModelClass = {
   architecture: 'granite',
+  traits: { pairs: RotaryPairsId.neighbors, dividesLogits: true },
   classes: { GraniteForCausalLM: llamaDefaults },
-  statesPrefix: true,
+  usesLlamaConverter: true,
   preTokenizers: { smollm: 'refact', starcoder: 'refact', 'smaug-bpe': 'dbrx' },
   only: siluSettings,
   decoder: { plainHeads: true },
@@ -72,8 +74,9 @@ const graniteMoe: ModelClass = {
 const graniteHybrid: ModelClass = {
   ...granite,
   architecture: 'granitehybrid',
+  traits: undefined,
   classes: { GraniteMoeHybridForCausalLM: llamaDefaults },
-  statesPrefix: undefined,
+  usesLlamaConverter: undefined,
   details(draft) {
     const { config, sizes } = draft;
     const { hidden, keyHeads, feedForward: rows } = sizes;

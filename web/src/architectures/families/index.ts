@@ -4,14 +4,7 @@ import { show } from '../../core/show.js';
 import { type Config, readRope } from '../huggingface/config.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
 import { type Json, member } from '../huggingface/json.js';
-import {
-  type ArchitectureFacts,
-  file,
-  type Model,
-  type ModelClass,
-  type Read,
-  readClass,
-} from '../huggingface/reading.js';
+import { file, type Model, type ModelClass, type Read, readClass } from '../huggingface/reading.js';
 import type { WebllmFamily } from '../webllm/families.js';
 import { arceeFamily } from './arcee.js';
 import { bertFamily } from './bert.js';
@@ -35,7 +28,7 @@ import { qwenFamily } from './qwen.js';
 import { seedFamily } from './seed-oss.js';
 import { t5Family } from './t5.js';
 
-const families: readonly ModelClass[] = [
+export const families: readonly ModelClass[] = [
   ...llamaFamily,
   ...qwenFamily,
   ...gemmaFamily,
@@ -72,8 +65,8 @@ export function defaultsOf(className: unknown): Json {
   return known.get(className as string)?.defaults ?? {};
 }
 
-/** Facts about an architecture of llama.cpp; empty if it is not known. */
-export function architectureFacts(architecture: string): ArchitectureFacts {
+/** The first class of an architecture of llama.cpp; empty if it is not known. */
+export function architectureFacts(architecture: string): Partial<ModelClass> {
   return families.find((one) => one.architecture === architecture) ?? {};
 }
 

@@ -3,6 +3,7 @@
  * Reference: github.com/ggml-org/llama.cpp, conversion/ llama.py at 0274f0f and mistral3.py 32e9e04; llama4.py of Tippach/Franken-Llama
  * 1774451. Tests compare with llama.cpp v0.5.0.
  */
+import { RotaryPairsId } from '../../core/door.js';
 import { show } from '../../core/show.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
 import {
@@ -60,8 +61,9 @@ const llama32 = { rope_scaling: 'llama3 32', ...tiedHead };
 
 const llama: ModelClass = {
   architecture: 'llama',
+  traits: { pairs: RotaryPairsId.neighbors },
   classes: { LlamaForCausalLM: llamaDefaults, MistralForCausalLM: { ...mistralDefaults, sliding_window: 4096 } },
-  statesPrefix: true,
+  usesLlamaConverter: true,
   only: siluSettings,
   scaling: ['linear', 'yarn', 'llama3'],
   table: llamaTable,
@@ -163,13 +165,14 @@ const mixtral: ModelClass = {
 const smollm3: ModelClass = {
   ...llama,
   architecture: 'smollm3',
+  traits: { pairs: RotaryPairsId.neighbors, withoutRotary: (layer) => (layer + 1) % 4 === 0 },
   classes: {
     SmolLM3ForCausalLM: decoderDefaults([2048, 11008, 36], [16, 4], 32768, {
       rope_theta: 2e6,
       tie_word_embeddings: true,
     }),
   },
-  statesPrefix: undefined,
+  usesLlamaConverter: undefined,
   only: { no_rope_layer_interval: [4], attention_bias: [false], mlp_bias: [false], ...siluSettings },
   table: { layer: [...norms, ...llamaAttention.map(withoutBias), ...feedForward] },
   details(draft) {

@@ -2,6 +2,7 @@
  * Phi-2, Phi-3 and Phi with experts.
  * Reference: github.com/ggml-org/llama.cpp, conversion/phi.py at 051139f. Tests compare with llama.cpp v0.5.0.
  */
+import { GateId, RotaryPairsId } from '../../core/door.js';
 import { show } from '../../core/show.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
 import {
@@ -20,6 +21,7 @@ import { attention, embedding, finalNorm, head, joinedFeedForward, mixtralExpert
 
 const phi2: ModelClass = {
   architecture: 'phi2',
+  traits: { pairs: RotaryPairsId.halves, isCentered: true, isParallel: true, gate: GateId.geluTanh },
   classes: {
     PhiForCausalLM: decoderDefaults([2048, 8192, 24], [32], 2048, { layer_norm_eps: 1e-5, partial_rotary_factor: 0.5 }),
   },
@@ -85,6 +87,7 @@ function readPhi3({ config, rope, sizes, keys }: Draft) {
 
 const phi3: ModelClass = {
   architecture: 'phi3',
+  traits: { pairs: RotaryPairsId.halves, slides: () => true },
   classes: {
     Phi3ForCausalLM: decoderDefaults([3072, 8192, 32], [32], 4096, {
       original_max_position_embeddings: 4096,
@@ -142,6 +145,7 @@ const { optional: _optional, ...neededHead }: Row = head;
 const phimoe: ModelClass = {
   ...phi3,
   architecture: 'phimoe',
+  traits: { pairs: RotaryPairsId.halves },
   classes: {
     PhiMoEForCausalLM: decoderDefaults([4096, 6400, 32], [32, 8], 131072, {
       rms_norm_eps: 1e-5,

@@ -3,6 +3,7 @@
  * Reference: github.com/ggml-org/llama.cpp, conversion/ qwen.py at 03173d5 and qwen3vl.py 06e514f; qwen.py and qwenvl.py of
  * Tippach/Franken-Llama 1774451, without the layers that predict further tokens. Tests compare with llama.cpp v0.5.0.
  */
+import { RotaryPairsId } from '../../core/door.js';
 import { noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import { greatestCommonDivisor } from '../../formats/codecs/elements.js';
@@ -61,8 +62,9 @@ const tiedFine = { rms_norm_eps: 1e-6, tie_word_embeddings: true };
 
 const qwen2: ModelClass = {
   architecture: 'qwen2',
+  traits: { pairs: RotaryPairsId.halves },
   classes: { Qwen2ForCausalLM: qwen2Defaults },
-  isPooled: true,
+  writesPooling: true,
   only: siluSettings,
   scaling: ['linear', 'yarn'],
   slides: never,
@@ -160,8 +162,9 @@ const mixture = (draft: Draft): Row[] => [
 const qwen2moe: ModelClass = {
   ...qwen2,
   architecture: 'qwen2moe',
+  traits: { pairs: RotaryPairsId.halves, normalizesShares: false },
   classes: { Qwen2MoeForCausalLM: qwen2moeDefaults },
-  isPooled: undefined,
+  writesPooling: undefined,
   only: { norm_topk_prob: [false], qkv_bias: [true], ...siluSettings },
   details(draft) {
     checkSparse(draft);
@@ -181,7 +184,7 @@ const qwen3moe: ModelClass = {
       num_experts_per_tok: 8,
     }),
   },
-  isPooled: undefined,
+  writesPooling: undefined,
   only: { ...siluSettings, attention_bias: [false], norm_topk_prob: [true] },
   details(draft) {
     const { config, notes } = draft;
@@ -216,8 +219,9 @@ function visionKeys({ config, rope, sizes }: Draft, hasDeepstack: boolean) {
 const qwen2vl: ModelClass = {
   ...qwen2,
   architecture: 'qwen2vl',
+  traits: undefined,
   classes: { Qwen2VLForConditionalGeneration: qwen2vlDefaults, Qwen2_5_VLForConditionalGeneration: qwen2vlDefaults },
-  isPooled: undefined,
+  writesPooling: undefined,
   scaling: ['mrope', 'linear', 'yarn'],
   // llama.cpp reads a bias of the head of this architecture, and does not add it.
   table: { layer: qwen2Layer, rename: withPrefix },
@@ -228,8 +232,9 @@ const qwen2vl: ModelClass = {
 const qwen3vl: ModelClass = {
   ...qwen3,
   architecture: 'qwen3vl',
+  traits: undefined,
   classes: { Qwen3VLForConditionalGeneration: { ...qwen3Defaults, ...longContext } },
-  isPooled: undefined,
+  writesPooling: undefined,
   scaling: ['mrope', 'linear', 'yarn'],
   details: (draft) => ({ keys: visionKeys(draft, true) }),
   webllm: undefined,

@@ -80,7 +80,7 @@ export function byteLevelKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer
     notes.push(...differencesNote(byteLevelDifferences(tokenizer, theirs, byteCharacters(), ignores)));
   }
   const merges = mergeTexts(model, blank);
-  const prefix = files.facts.statesPrefix === true ? member(files.settings, 'add_prefix_space') : undefined;
+  const prefix = files.facts.usesLlamaConverter === true ? member(files.settings, 'add_prefix_space') : undefined;
   return {
     keys: [
       ...(typeof prefix === 'boolean'

@@ -212,7 +212,7 @@ export async function folderWeightNames(folder: Folder): Promise<WeightNames> {
 export async function convertHuggingface(folder: Folder, options: ConvertOptions = {}): Promise<Conversion> {
   const { config, model, tensors, notes } = await modelOf(folder);
   const facts = architectureFacts(model.architecture);
-  const modules = await readModules(folder, model.architecture, facts.isPooled === true);
+  const modules = await readModules(folder, model.architecture, facts.writesPooling === true);
   const heads = await headNotes(folder, model, tensors);
   const tokenizer = await readTokenizer(folder, {
     config,

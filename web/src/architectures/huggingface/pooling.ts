@@ -35,7 +35,11 @@ interface VectorModules {
 }
 
 /** Reads modules.json. */
-export async function readModules(folder: Folder, architecture: string, isPooledKind: boolean): Promise<VectorModules> {
+export async function readModules(
+  folder: Folder,
+  architecture: string,
+  writesPooling: boolean,
+): Promise<VectorModules> {
   const bytes = await folder.file('modules.json');
   if (bytes === undefined) return { keys: {}, tensors: [], notes: [] };
   const modules = parseJson('modules.json', bytes);
@@ -62,7 +66,7 @@ export async function readModules(folder: Folder, architecture: string, isPooled
   }
   const [module] = ofType('Pooling');
   let pooling: Keys = {};
-  if (module !== undefined && isPooledKind) {
+  if (module !== undefined && writesPooling) {
     const { file, keys } = await moduleSettings(folder, module, 'pooling');
     const [, flagged] = flags.find(([key]) => member(keys, key) === true) ?? [];
     const mode = flagged ?? modes.get(member(keys, 'pooling_mode'));

@@ -5,6 +5,7 @@
 import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import type { Recipe } from '../recipe.js';
+import type { Traits } from '../traits.js';
 import type { WebllmFamily } from '../webllm/families.js';
 import type { Config, Rope } from './config.js';
 import { badFolderFile, unsupported } from './errors.js';
@@ -79,17 +80,15 @@ interface DecoderNumbers {
   readonly ownKeys?: true;
 }
 
-/** Facts about an architecture of llama.cpp that other parts of a conversion need. */
-export interface ArchitectureFacts extends TokenizerFacts {
-  /** True if its converter reads the pooling. */
-  readonly isPooled?: true | undefined;
-}
-
 /** All else that a class reads. Keys and sizes are added to the usual ones. */
 export type Details = Partial<Omit<Model, 'notes' | 'sizes'> & { readonly sizes: Partial<Sizes> }>;
 
-/** A class of models: names, defaults, keys, and tensors. All that is not said is as in Llama. */
-export interface ModelClass extends ArchitectureFacts {
+/**
+ * A class of models. Without further members it has the sizes of Llama under the keys that Llama has in config.json, and its tensors outside of
+ * layers. State in any case the rows of layers, settings such as hidden_act that llama.cpp computes in one way (`only`), kinds of `scaling`, and
+ * in `details` the keys that most converters add: vocab_size and rope.dimension_count.
+ */
+export interface ModelClass extends TokenizerFacts {
   /**
    * Names that config.json may have under `architectures`, with the values of keys that it may lack: those of the class that Hugging Face
    * reads it with.
@@ -121,6 +120,10 @@ export interface ModelClass extends ArchitectureFacts {
   /** Classes for which WebLLM has libraries, by their names in config.json. */
   readonly webllm?: Readonly<Record<string, WebllmFamily>> | undefined;
   readonly details?: (draft: Draft) => Details;
+  /** True if llama.cpp's converter writes the pooling of modules.json. */
+  readonly writesPooling?: true | undefined;
+  /** Traits that running it needs beyond the metadata; undefined if its outputs cannot be computed here. */
+  readonly traits?: Traits | undefined;
 }
 
 /** Settings of all decoders with a rotary embedding of whole heads. */

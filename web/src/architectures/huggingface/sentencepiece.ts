@@ -130,7 +130,7 @@ function gemma4Keys(files: TokenizerFiles, vocabulary: Vocabulary, base: number,
 /** The keys of a vocabulary with scores, in writing order. */
 function sentencePieceKeys(files: TokenizerFiles, vocabulary: Vocabulary, addsBlank: boolean): GgufKey[] {
   const stated = member(files.settings, 'add_prefix_space');
-  const prefix = files.facts.statesPrefix === true ? stated : undefined;
+  const prefix = files.facts.usesLlamaConverter === true ? stated : undefined;
   const said = typeof prefix === 'boolean';
   // The converter of Ernie states it behind the other keys.
   const late = files.architecture.startsWith('ernie4_5') && typeof stated === 'boolean';

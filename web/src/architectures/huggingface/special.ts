@@ -176,8 +176,8 @@ export function specialKeys(files: TokenizerFiles, vocabulary: Vocabulary, wish:
   };
   const lowered = lowers(member(tokenizer, 'normalizer'));
   const lowercase: GgufKey = { name: 'tokenizer.ggml.normalizer.lowercase', type: 'bool', value: lowered };
-  // The converter of some architectures knows the infill tokens of CodeLlama and text without a BOS token by the size of the vocabulary.
-  const bySize = facts.statesPrefix === true;
+  // The converter of Llama knows the infill tokens of CodeLlama and text without a BOS token by the size of the vocabulary.
+  const bySize = facts.usesLlamaConverter === true;
   const infill = ['prefix', 'suffix', 'middle', 'eot'];
   const set = Object.entries(facts.roleIds?.(config, arrayMember(files.generation, 'eos_token_id')) ?? {});
   return [

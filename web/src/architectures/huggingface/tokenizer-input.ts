@@ -12,8 +12,8 @@ export type EncoderTokenizer = 'wordpiece' | 'roberta' | 'modern-bert' | 'xlm-ro
 
 /** Facts about the tokenizers of an architecture. */
 export interface TokenizerFacts {
-  /** True if its converter writes add_prefix_space of tokenizer_config.json. */
-  readonly statesPrefix?: true | undefined;
+  /** True if llama.cpp converts it as Llama: it writes add_prefix_space, and knows tokens of CodeLlama and Granite by the size of the vocabulary. */
+  readonly usesLlamaConverter?: true | undefined;
   /** Names of pre-tokenizers by the one with the same patterns. The converter tells them apart by their vocabularies. */
   readonly preTokenizers?: Readonly<Record<string, string>>;
   /** Tokens that tokenizers add unless the files say otherwise, by their roles. */
