@@ -1,11 +1,11 @@
 /** Language models whose outputs can be computed. Their traits stand with their families; names alone load none. */
-import type { GateId, RotaryPairsId, SharesId } from '../core/door.js';
 
 /** Traits of an architecture whose outputs can be computed. The metadata state the rest. */
 export interface Traits {
-  readonly pairs: RotaryPairsId;
-  /** The function of the feed-forward part: of its gate, or of its only product where it has no gate. @defaultValue silu */
-  readonly gate?: GateId;
+  /** Elements that the rotary embedding turns together: neighbors, or those at the same place of both halves. */
+  readonly pairs: 'halves' | 'neighbors';
+  /** The function of the feed-forward part: of its gate, or of its only product where it has no gate. @defaultValue 'silu' */
+  readonly gate?: 'geluTanh' | 'reluSquared' | 'boundSilu';
   /** True if the embedding is multiplied by the root of its length. */
   readonly scalesEmbedding?: true;
   /** True for layers that see a window only. */
@@ -27,7 +27,8 @@ export interface Traits {
   readonly normsBetween?: true;
   /** True if the metadata have a factor by which logits are divided. */
   readonly dividesLogits?: true;
-  readonly shares?: SharesId;
+  /** The function that makes shares of the scores of experts. @defaultValue 'softmax' */
+  readonly shares?: 'sigmoid';
   /** False if shares of experts keep their sums, unless the metadata say otherwise. */
   readonly normalizesShares?: false;
   /** The number of layers of the model whose attention is scaled by hidden / heads. */

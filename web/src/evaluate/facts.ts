@@ -6,7 +6,7 @@
  */
 import { architectureFacts } from '../architectures/families/index.js';
 import { languageArchitectures } from '../architectures/traits.js';
-import { GateId, type RotaryPairsId, SharesId } from '../core/door.js';
+import { GateId, RotaryPairsId, SharesId } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
 
 /** A value of the metadata; undefined if the key is missing. */
@@ -159,7 +159,7 @@ export function languageFacts(metadata: Metadata, divisors?: Float32Array, mostC
   const base = number('rope.freq_base', 10000);
   const global = frequenciesOf(number, scaling, turning, base);
   const scaled: Rotary = {
-    pairs: traits.pairs,
+    pairs: RotaryPairsId[traits.pairs],
     factor: global.factor,
     frequencies:
       divisors === undefined ? global.frequencies : global.frequencies.map((f, i) => f / (divisors[i] as number)),
@@ -169,7 +169,7 @@ export function languageFacts(metadata: Metadata, divisors?: Float32Array, mostC
     traits.localBase === undefined
       ? scaled
       : {
-          pairs: traits.pairs,
+          pairs: RotaryPairsId[traits.pairs],
           factor: 1,
           frequencies: frequenciesOf(number, undefined, turning, localBase).frequencies,
         };
@@ -204,7 +204,7 @@ export function languageFacts(metadata: Metadata, divisors?: Float32Array, mostC
     attentionCap: traits.attentionCap === undefined ? 0 : number('attn_logit_softcapping', traits.attentionCap),
     finalCap: number('final_logit_softcapping', traits.finalCap ?? 0),
     clamp: number('attention.clamp_kqv', 0),
-    gate: traits.gate ?? GateId.silu,
+    gate: GateId[traits.gate ?? 'silu'],
     isCentered: traits.isCentered === true,
     hasBareNorms: traits.hasBareNorms === true,
     isParallel: (hasNorm) => {
@@ -215,7 +215,7 @@ export function languageFacts(metadata: Metadata, divisors?: Float32Array, mostC
     normsBetween: traits.normsBetween === true,
     experts,
     usedExperts,
-    shares: traits.shares ?? SharesId.softmax,
+    shares: SharesId[traits.shares ?? 'softmax'],
     sharesScale: factor('expert_weights_scale', 1),
     normalizesShares: traits.normalizesShares ?? true,
     window: (layer) => (slides(layer) ? window : 0),

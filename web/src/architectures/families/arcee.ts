@@ -1,12 +1,11 @@
 /** Arcee. Reference: github.com/ggml-org/llama.cpp, conversion/arcee.py at 7bca1fd. Tests compare with llama.cpp v0.5.0. */
-import { GateId, RotaryPairsId } from '../../core/door.js';
 import { decoderDefaults, decoderSettings, type ModelClass } from '../huggingface/reading.js';
 import { llamaKeys } from './llama.js';
 import { feedForward, llamaAttention, norms, withoutBias } from './rows.js';
 
 const arcee: ModelClass = {
   architecture: 'arcee',
-  traits: { pairs: RotaryPairsId.neighbors, gate: GateId.reluSquared },
+  traits: { pairs: 'neighbors', gate: 'reluSquared' },
   classes: { ArceeForCausalLM: decoderDefaults([2560, 18432, 32], [32], 4096, { rms_norm_eps: 1e-5 }) },
   usesLlamaConverter: true,
   writesPooling: true,

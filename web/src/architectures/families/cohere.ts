@@ -2,7 +2,6 @@
  * Command R, Aya and Command R7B: one norm for attention and feed-forward part.
  * Reference: github.com/ggml-org/llama.cpp, conversion/command_r.py at 00487aa. Tests compare with llama.cpp v0.5.0.
  */
-import { RotaryPairsId } from '../../core/door.js';
 import { unsupported } from '../huggingface/errors.js';
 import {
   allBut,
@@ -29,7 +28,7 @@ const normsOfAllHeads: readonly Row[] = [
 
 const commandR: ModelClass = {
   architecture: 'command-r',
-  traits: { pairs: RotaryPairsId.neighbors, isCentered: true, isParallel: true },
+  traits: { pairs: 'neighbors', isCentered: true, isParallel: true },
   classes: { CohereForCausalLM: cohereDefaults },
   preTokenizers: { smollm: 'command-r', starcoder: 'command-r' },
   only: { ...siluSettings, attention_bias: [false] },
@@ -60,7 +59,7 @@ const commandR: ModelClass = {
 const cohere2: ModelClass = {
   architecture: 'cohere2',
   traits: {
-    pairs: RotaryPairsId.neighbors,
+    pairs: 'neighbors',
     isCentered: true,
     isParallel: true,
     slides: allBut(4),

@@ -2,7 +2,6 @@
  * Ernie 4.5, dense and with experts.
  * Reference: github.com/ggml-org/llama.cpp, conversion/ernie.py at 051139f. Tests compare with llama.cpp v0.5.0.
  */
-import { RotaryPairsId } from '../../core/door.js';
 import { unsupported } from '../huggingface/errors.js';
 import { decoderDefaults, file, type ModelClass, readExperts, siluSettings } from '../huggingface/reading.js';
 import type { Row } from '../huggingface/tensors.js';
@@ -36,7 +35,7 @@ const ernieDefaults = decoderDefaults([1024, 3072, 18], [16, 2, 128], 131072, er
 
 const ernie: ModelClass = {
   architecture: 'ernie4_5',
-  traits: { pairs: RotaryPairsId.neighbors },
+  traits: { pairs: 'neighbors' },
   classes: { Ernie4_5ForCausalLM: ernieDefaults, Ernie4_5_ForCausalLM: ernieDefaults },
   only: siluSettings,
   scaling: ['linear', 'yarn'],
@@ -52,7 +51,7 @@ const ernie: ModelClass = {
 
 const ernieMoe: ModelClass = {
   architecture: 'ernie4_5-moe',
-  traits: { pairs: RotaryPairsId.neighbors },
+  traits: { pairs: 'neighbors' },
   classes: {
     Ernie4_5_MoeForCausalLM: decoderDefaults([2560, 12288, 28], [20, 4], 131072, {
       ...ernieMore,

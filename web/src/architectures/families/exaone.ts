@@ -1,5 +1,4 @@
 /** EXAONE 4. Reference: github.com/ggml-org/llama.cpp, conversion/exaone.py at 051139f. Tests compare with llama.cpp v0.5.0. */
-import { RotaryPairsId } from '../../core/door.js';
 import { show } from '../../core/show.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
 import {
@@ -14,7 +13,7 @@ import { attention, feedForward, headNorms, lateNorms } from './rows.js';
 
 const exaone4: ModelClass = {
   architecture: 'exaone4',
-  traits: { pairs: RotaryPairsId.halves, slides: allBut(4), rotatesWindowsOnly: true },
+  traits: { pairs: 'halves', slides: allBut(4), rotatesWindowsOnly: true },
   classes: {
     Exaone4ForCausalLM: decoderDefaults([4096, 16384, 32], [32, 32], 2048, {
       rms_norm_eps: 1e-5,

@@ -3,8 +3,6 @@
  * Reference: github.com/ggml-org/llama.cpp, conversion/gemma.py at 061b8c5 and src/models/gemma4.cpp 06e514f; conversion/gemma.py and
  * src/models/gemma3n.cpp of Tippach/Franken-Llama 1774451. Tests compare with llama.cpp v0.5.0.
  */
-
-import { GateId, RotaryPairsId } from '../../core/door.js';
 import { show } from '../../core/show.js';
 import { positive } from '../huggingface/config.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
@@ -70,7 +68,7 @@ const webllmActs = {
 };
 const tiedFine = { rms_norm_eps: 1e-6, tie_word_embeddings: true };
 
-const gemmaTraits: Traits = { pairs: RotaryPairsId.halves, gate: GateId.geluTanh, scalesEmbedding: true };
+const gemmaTraits: Traits = { pairs: 'halves', gate: 'geluTanh', scalesEmbedding: true };
 
 const gemma: ModelClass = {
   architecture: 'gemma',

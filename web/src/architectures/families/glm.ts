@@ -2,7 +2,6 @@
  * ChatGLM 3, GLM-4, GLM-Edge, and GLM-4 with experts.
  * Reference: github.com/ggml-org/llama.cpp, conversion/ glm.py at 051139f and chatglm.py 32e9e04. Tests compare with llama.cpp v0.5.0.
  */
-import { RotaryPairsId, SharesId } from '../../core/door.js';
 import { show } from '../../core/show.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
 import { member } from '../huggingface/json.js';
@@ -29,7 +28,7 @@ const glmDefaults = decoderDefaults([4096, 13696, 40], [32, 2, 128], 131072, {
 
 const glm4: ModelClass = {
   architecture: 'glm4',
-  traits: { pairs: RotaryPairsId.neighbors },
+  traits: { pairs: 'neighbors' },
   classes: { Glm4ForCausalLM: glmDefaults },
   preTokenizers: { 'llama-bpe': 'glm4', 'smaug-bpe': 'glm4' },
   roleTokens: [
@@ -62,7 +61,7 @@ const glm4: ModelClass = {
 /** ChatGLM 3 and GLM-4-9B. */
 const chatglm: ModelClass = {
   architecture: 'chatglm',
-  traits: { pairs: RotaryPairsId.neighbors },
+  traits: { pairs: 'neighbors' },
   classes: { ChatGLMModel: {}, ChatGLMForConditionalGeneration: {} },
   // llama.cpp knows a second name of it, glm4, for some tokenizers of this architecture, and takes both for the same.
   preTokenizers: { 'llama-bpe': 'chatglm-bpe', 'smaug-bpe': 'chatglm-bpe' },
@@ -145,7 +144,7 @@ const chatglm: ModelClass = {
  */
 const glm: ModelClass = {
   architecture: 'chatglm',
-  traits: { pairs: RotaryPairsId.neighbors },
+  traits: { pairs: 'neighbors' },
   classes: { GlmForCausalLM: glmDefaults },
   adds: { bos: false },
   only: { hidden_act: ['silu'] },
@@ -170,7 +169,7 @@ const nextRows: readonly Row[] = [
 
 const glm4moe: ModelClass = {
   architecture: 'glm4moe',
-  traits: { pairs: RotaryPairsId.halves, normsBetween: true, shares: SharesId.sigmoid },
+  traits: { pairs: 'halves', normsBetween: true, shares: 'sigmoid' },
   classes: {
     Glm4MoeForCausalLM: decoderDefaults([4096, 10944, 46], [96, 8], 131072, {
       rms_norm_eps: 1e-5,

@@ -3,7 +3,6 @@
  * Reference: github.com/ggml-org/llama.cpp, conversion/ gpt2.py and falcon.py at 5535795, gptneox.py 2eb57bc, starcoder.py 5535795, gpt_oss.py
  * 2984e6e; stablelm.py of Tippach/Franken-Llama 1774451. Tests compare with llama.cpp v0.5.0.
  */
-import { GateId, RotaryPairsId } from '../../core/door.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
 import {
   allBut,
@@ -116,7 +115,7 @@ const denseFeedForward: readonly Row[] = [
 /** GPT-NeoX and Pythia. */
 const gptneox: ModelClass = {
   architecture: 'gptneox',
-  traits: { pairs: RotaryPairsId.halves, isCentered: true, isParallel: 'stated', gate: GateId.geluTanh },
+  traits: { pairs: 'halves', isCentered: true, isParallel: 'stated', gate: 'geluTanh' },
   classes: {
     GPTNeoXForCausalLM: decoderDefaults([6144, 24576, 44], [64], 2048, { layer_norm_eps: 1e-5, rotary_pct: 0.25 }),
   },
@@ -170,7 +169,7 @@ const falconDefaults = { layer_norm_epsilon: 1e-5, max_position_embeddings: 2048
  */
 const falcon: ModelClass = {
   architecture: 'falcon',
-  traits: { pairs: RotaryPairsId.halves, isCentered: true, isParallel: true, gate: GateId.geluTanh },
+  traits: { pairs: 'halves', isCentered: true, isParallel: true, gate: 'geluTanh' },
   classes: { FalconForCausalLM: falconDefaults, RWForCausalLM: falconDefaults },
   only: {
     parallel_attn: [true],
@@ -230,7 +229,7 @@ const falcon: ModelClass = {
 
 const starcoder2: ModelClass = {
   architecture: 'starcoder2',
-  traits: { pairs: RotaryPairsId.halves, isCentered: true, gate: GateId.geluTanh },
+  traits: { pairs: 'halves', isCentered: true, gate: 'geluTanh' },
   classes: {
     Starcoder2ForCausalLM: decoderDefaults([3072, 12288, 30], [24, 2], 4096, {
       norm_epsilon: 1e-5,
@@ -264,7 +263,7 @@ const separateHeadNorms: readonly Row[] = [
 
 const stablelm: ModelClass = {
   architecture: 'stablelm',
-  traits: { pairs: RotaryPairsId.halves, isCentered: true, isParallel: 'norm' },
+  traits: { pairs: 'halves', isCentered: true, isParallel: 'norm' },
   classes: {
     StableLmForCausalLM: decoderDefaults([2560, 6912, 32], [32, 32], 4096, { layer_norm_eps: 1e-5 }),
   },
@@ -335,7 +334,7 @@ const codedExperts: readonly Row[] = [
 /** gpt-oss, whose gates and ups take turns. */
 const gptOss: ModelClass = {
   architecture: 'gpt-oss',
-  traits: { pairs: RotaryPairsId.halves, normsBetween: true, gate: GateId.boundSilu, slides: allBut(2) },
+  traits: { pairs: 'halves', normsBetween: true, gate: 'boundSilu', slides: allBut(2) },
   classes: {
     GptOssForCausalLM: decoderDefaults([2880, 2880, 36], [64, 8, 64], 131072, {
       rms_norm_eps: 1e-5,

@@ -3,7 +3,6 @@
  * Reference: github.com/ggml-org/llama.cpp, conversion/granite.py at 010f22d; granite.py of Tippach/Franken-Llama 1774451. Tests compare with
  * llama.cpp v0.5.0.
  */
-import { RotaryPairsId } from '../../core/door.js';
 import { unsupported } from '../huggingface/errors.js';
 import { type Draft, file, layerKinds, type ModelClass, readExperts, siluSettings } from '../huggingface/reading.js';
 import type { Row } from '../huggingface/tensors.js';
@@ -28,7 +27,7 @@ function graniteKeys(draft: Draft) {
 
 const granite: ModelClass = {
   architecture: 'granite',
-  traits: { pairs: RotaryPairsId.neighbors, dividesLogits: true },
+  traits: { pairs: 'neighbors', dividesLogits: true },
   classes: { GraniteForCausalLM: llamaDefaults },
   usesLlamaConverter: true,
   preTokenizers: { smollm: 'refact', starcoder: 'refact', 'smaug-bpe': 'dbrx' },

@@ -1,5 +1,4 @@
 /** Hunyuan. Reference: github.com/ggml-org/llama.cpp, conversion/hunyuan.py at 051139f. Tests compare with llama.cpp v0.5.0. */
-import { RotaryPairsId } from '../../core/door.js';
 import { unsupported } from '../huggingface/errors.js';
 import { type Draft, decoderDefaults, file, type ModelClass, siluSettings } from '../huggingface/reading.js';
 import { ropeKeys, setting } from '../huggingface/rope.js';
@@ -29,7 +28,7 @@ function hunyuanRope({ rope, sizes: { head }, keys }: Draft) {
 
 const hunyuanDense: ModelClass = {
   architecture: 'hunyuan-dense',
-  traits: { pairs: RotaryPairsId.halves, normsRotated: true },
+  traits: { pairs: 'halves', normsRotated: true },
   classes: { HunYuanDenseV1ForCausalLM: decoderDefaults([4096, 11008, 32], [32], 2048, { rms_norm_eps: 1e-5 }) },
   preTokenizers: { 'deepseek-v3': 'hunyuan-dense' },
   roleIds: (config, ends) => ({ eos: config.get('eod_token_id'), eot: ends.length > 1 ? ends[0] : undefined }),

@@ -3,7 +3,6 @@
  * Reference: github.com/ggml-org/llama.cpp, conversion/ llama.py at 0274f0f and mistral3.py 32e9e04; llama4.py of Tippach/Franken-Llama
  * 1774451. Tests compare with llama.cpp v0.5.0.
  */
-import { RotaryPairsId } from '../../core/door.js';
 import { show } from '../../core/show.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
 import {
@@ -61,7 +60,7 @@ const llama32 = { rope_scaling: 'llama3 32', ...tiedHead };
 
 const llama: ModelClass = {
   architecture: 'llama',
-  traits: { pairs: RotaryPairsId.neighbors },
+  traits: { pairs: 'neighbors' },
   classes: { LlamaForCausalLM: llamaDefaults, MistralForCausalLM: { ...mistralDefaults, sliding_window: 4096 } },
   usesLlamaConverter: true,
   only: siluSettings,
@@ -165,7 +164,7 @@ const mixtral: ModelClass = {
 const smollm3: ModelClass = {
   ...llama,
   architecture: 'smollm3',
-  traits: { pairs: RotaryPairsId.neighbors, withoutRotary: (layer) => (layer + 1) % 4 === 0 },
+  traits: { pairs: 'neighbors', withoutRotary: (layer) => (layer + 1) % 4 === 0 },
   classes: {
     SmolLM3ForCausalLM: decoderDefaults([2048, 11008, 36], [16, 4], 32768, {
       rope_theta: 2e6,

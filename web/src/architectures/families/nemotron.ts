@@ -1,12 +1,11 @@
 /** Nemotron. Reference: github.com/ggml-org/llama.cpp, conversion/nemotron.py at 003ebfc. Tests compare with llama.cpp v0.5.0. */
-import { GateId, RotaryPairsId } from '../../core/door.js';
 import { decoderDefaults, type ModelClass, rotatedOf } from '../huggingface/reading.js';
 import { setting } from '../huggingface/rope.js';
 import { attention, embedding, feedForward, finalNorm, head, norms, plusOne, withBias } from './rows.js';
 
 const nemotron: ModelClass = {
   architecture: 'nemotron',
-  traits: { pairs: RotaryPairsId.halves, isCentered: true, gate: GateId.reluSquared },
+  traits: { pairs: 'halves', isCentered: true, gate: 'reluSquared' },
   classes: {
     NemotronForCausalLM: decoderDefaults([6144, 24576, 32], [48], 4096, {
       norm_eps: 1e-5,

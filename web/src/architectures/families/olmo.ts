@@ -2,7 +2,6 @@
  * OLMo 1 to 3, and OLMoE.
  * Reference: github.com/ggml-org/llama.cpp, conversion/olmo.py at 051139f. Tests compare with llama.cpp v0.5.0.
  */
-import { RotaryPairsId } from '../../core/door.js';
 import { show } from '../../core/show.js';
 import { unsupported } from '../huggingface/errors.js';
 import {
@@ -29,7 +28,7 @@ import {
 
 const olmo: ModelClass = {
   architecture: 'olmo',
-  traits: { pairs: RotaryPairsId.neighbors, isCentered: true, hasBareNorms: true },
+  traits: { pairs: 'neighbors', isCentered: true, hasBareNorms: true },
   classes: { OlmoForCausalLM: llamaDefaults },
   preTokenizers: { 'gpt-2': 'olmo' },
   only: { ...siluSettings, attention_bias: [false] },
@@ -51,7 +50,7 @@ const olmo2Defaults = { ...llamaDefaults, rms_norm_eps: 1e-5 };
 /** OLMo 2 and 3. The latter has windows, whose layers have no scaling of the rotary embedding. */
 const olmo2: ModelClass = {
   architecture: 'olmo2',
-  traits: { pairs: RotaryPairsId.halves, slides: allBut(4), localBase: 0 },
+  traits: { pairs: 'halves', slides: allBut(4), localBase: 0 },
   classes: {
     Olmo2ForCausalLM: olmo2Defaults,
     Olmo3ForCausalLM: { ...olmo2Defaults, rope_theta: 5e5, sliding_window: 4096 },
@@ -66,7 +65,7 @@ const olmo2: ModelClass = {
 
 const olmoe: ModelClass = {
   architecture: 'olmoe',
-  traits: { pairs: RotaryPairsId.halves, normalizesShares: false },
+  traits: { pairs: 'halves', normalizesShares: false },
   classes: { OlmoeForCausalLM: {} },
   preTokenizers: { 'gpt-2': 'olmo' },
   only: { ...siluSettings, attention_bias: [false], norm_topk_prob: [false] },

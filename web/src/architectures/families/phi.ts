@@ -2,7 +2,6 @@
  * Phi-2, Phi-3 and Phi with experts.
  * Reference: github.com/ggml-org/llama.cpp, conversion/phi.py at 051139f. Tests compare with llama.cpp v0.5.0.
  */
-import { GateId, RotaryPairsId } from '../../core/door.js';
 import { show } from '../../core/show.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
 import {
@@ -21,7 +20,7 @@ import { attention, embedding, finalNorm, head, joinedFeedForward, mixtralExpert
 
 const phi2: ModelClass = {
   architecture: 'phi2',
-  traits: { pairs: RotaryPairsId.halves, isCentered: true, isParallel: true, gate: GateId.geluTanh },
+  traits: { pairs: 'halves', isCentered: true, isParallel: true, gate: 'geluTanh' },
   classes: {
     PhiForCausalLM: decoderDefaults([2048, 8192, 24], [32], 2048, { layer_norm_eps: 1e-5, partial_rotary_factor: 0.5 }),
   },
@@ -87,7 +86,7 @@ function readPhi3({ config, rope, sizes, keys }: Draft) {
 
 const phi3: ModelClass = {
   architecture: 'phi3',
-  traits: { pairs: RotaryPairsId.halves, slides: () => true },
+  traits: { pairs: 'halves', slides: () => true },
   classes: {
     Phi3ForCausalLM: decoderDefaults([3072, 8192, 32], [32], 4096, {
       original_max_position_embeddings: 4096,
@@ -145,7 +144,7 @@ const { optional: _optional, ...neededHead }: Row = head;
 const phimoe: ModelClass = {
   ...phi3,
   architecture: 'phimoe',
-  traits: { pairs: RotaryPairsId.halves },
+  traits: { pairs: 'halves' },
   classes: {
     PhiMoEForCausalLM: decoderDefaults([4096, 6400, 32], [32, 8], 131072, {
       rms_norm_eps: 1e-5,

@@ -3,7 +3,6 @@
  * Reference: github.com/ggml-org/llama.cpp, conversion/ qwen.py at 03173d5 and qwen3vl.py 06e514f; qwen.py and qwenvl.py of
  * Tippach/Franken-Llama 1774451, without the layers that predict further tokens. Tests compare with llama.cpp v0.5.0.
  */
-import { RotaryPairsId } from '../../core/door.js';
 import { noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import { greatestCommonDivisor } from '../../formats/codecs/elements.js';
@@ -62,7 +61,7 @@ const tiedFine = { rms_norm_eps: 1e-6, tie_word_embeddings: true };
 
 const qwen2: ModelClass = {
   architecture: 'qwen2',
-  traits: { pairs: RotaryPairsId.halves },
+  traits: { pairs: 'halves' },
   classes: { Qwen2ForCausalLM: qwen2Defaults },
   writesPooling: true,
   only: siluSettings,
@@ -162,7 +161,7 @@ const mixture = (draft: Draft): Row[] => [
 const qwen2moe: ModelClass = {
   ...qwen2,
   architecture: 'qwen2moe',
-  traits: { pairs: RotaryPairsId.halves, normalizesShares: false },
+  traits: { pairs: 'halves', normalizesShares: false },
   classes: { Qwen2MoeForCausalLM: qwen2moeDefaults },
   writesPooling: undefined,
   only: { norm_topk_prob: [false], qkv_bias: [true], ...siluSettings },
