@@ -19,7 +19,7 @@ import { commandAbouts } from '../../web/src/cli/flags.js';
 import { ggufTargets } from '../../web/src/formats/gguf/targets.js';
 import { type MlcTarget, mlcTargets } from '../../web/src/formats/mlc/targets.js';
 import { mergeConfig } from '../../web/src/formats/safetensors/config.js';
-import { safetensorsTargets } from '../../web/src/formats/safetensors/targets.js';
+import { safetensorsTargets } from '../../web/src/formats/safetensors/layouts/registry.js';
 import recorded from '../golden/digests-models.json' with { type: 'json' };
 import { run } from './cli/support.js';
 import { type Digests, digestOf, factsOf, Golden, outcomeOf } from './support/digests.js';

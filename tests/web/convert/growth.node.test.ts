@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { readAdapter } from '../../../web/src/formats/adapters/adapter.js';
 import { LayerNames } from '../../../web/src/formats/adapters/names.js';
 import { openSource } from '../../../web/src/formats/files/open.js';
-import { ModuleLists } from '../../../web/src/formats/safetensors/layouts/compressed-tensors/config.js';
+import { ModuleLists } from '../../../web/src/formats/safetensors/layouts/compressed-tensors.js';
 import { openSafetensors } from '../../../web/src/formats/safetensors/shards.js';
 import * as onnx from '../formats/onnx/encoder.js';
 import { expectProportional } from '../support/growth.js';

@@ -2,7 +2,7 @@ import { planModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import { didYouMean, nearest } from '../../../web/src/core/nearest.js';
 import { ggufTargets } from '../../../web/src/formats/gguf/targets.js';
-import { safetensorsTargets } from '../../../web/src/formats/safetensors/targets.js';
+import { safetensorsTargets } from '../../../web/src/formats/safetensors/layouts/registry.js';
 
 describe('nearest', () => {
   it.each([

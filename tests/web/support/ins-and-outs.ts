@@ -3,8 +3,7 @@
 import { convertersFrom } from '../../../web/src/architectures/registry.js';
 import type { Format } from '../../../web/src/formats/format.js';
 import { formatNamed, formats } from '../../../web/src/formats/registry.js';
-import { layouts } from '../../../web/src/formats/safetensors/layouts/registry.js';
-import { targetRow } from '../../../web/src/formats/safetensors/targets.js';
+import { layouts, targetRow } from '../../../web/src/formats/safetensors/layouts/registry.js';
 
 /** Targets that go together: those of a layout, or those of a format. */
 export interface TargetGroup {

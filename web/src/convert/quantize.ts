@@ -13,9 +13,10 @@ import {
   memorySink,
   openSink,
 } from '../formats/files/sinks.js';
-import { type FilePlan, fileName, isInFolder, type OutputFile } from '../formats/format.js';
+import { type FilePlan, isInFolder, type OutputFile } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 import type { OutputRunOptions } from '../formats/run.js';
+import { fileName } from '../formats/shards.js';
 import type { Opened } from './open.js';
 import { entriesFor } from './options.js';
 import { type ModelFilePlan, outputName, type PlannedFile, planFor, usualOutput } from './plan.js';

@@ -7,7 +7,7 @@ import type { Note } from '../core/note.js';
 import type { ByteRuns, Form, Problem, Role, ValueRange } from '../formats/codecs/codec.js';
 import type { ByteSource } from '../formats/files/bytes.js';
 import type { ByteSink } from '../formats/files/sink.js';
-import type { ColumnOrder } from '../formats/format.js';
+import type { ColumnOrder } from '../formats/statistics.js';
 import type { MovedElements } from '../formats/strided.js';
 
 /** The file of input parts that hold zeros. */

@@ -5,9 +5,8 @@
 
 import { addSums, mismatchesOf, nonFiniteOf, sumCount } from '../core/measure.js';
 import type { Core } from '../core/memory.js';
-import { Arena } from '../formats/codecs/arena.js';
 import { elementFloats, errorsOf, movedRows, observeElements, withOutputErrors } from '../formats/codecs/calls.js';
-import type { Bytes, Encoded, Form, Role, StoredTile } from '../formats/codecs/codec.js';
+import { Arena, type Bytes, type Encoded, type Form, type Role, type StoredTile } from '../formats/codecs/codec.js';
 import { codecOf } from '../formats/codecs/registry.js';
 import { FactorCache } from './factor-cache.js';
 import { InputCache } from './input-cache.js';

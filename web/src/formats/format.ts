@@ -10,7 +10,7 @@ import type { ByteSource, FileInput, OptionFile } from './files/bytes.js';
 import type { OptionTable, PlanChoices } from './options.js';
 import type { Reason } from './reason.js';
 import type { ModelRuns, OutputJudge, OutputRunOptions, RunOptions, RunReport } from './run.js';
-import type { WeightMoments } from './statistics.js';
+import type { ColumnOrder, WeightMoments } from './statistics.js';
 import type { WeightNames } from './weight-names.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ reading
@@ -196,9 +196,6 @@ export interface PlannedTensor {
   readonly moments?: WeightMoments | undefined;
 }
 
-/** The order in which rounding goes through the columns of a matrix: as they are stored, or those with the largest inputs first. */
-export type ColumnOrder = 'stored' | 'falling';
-
 /** Second moments of the inputs of a matrix, in the `moments` of the plan, for GPTQ. */
 export interface Feedback extends WeightMoments {
   /** Share of the mean of the diagonal that is added to it. */
@@ -263,12 +260,6 @@ export interface OutputFile {
   readonly size: number;
   /** Contents, in any order. Gaps are filled with 0. */
   readonly segments: readonly Segment[];
-}
-
-/** The name of a file of a result, without its folder. @param output the name of the output */
-export function fileName(output: string, { suffix, replaces }: Pick<OutputFile, 'suffix' | 'replaces'>): string {
-  const isReplaced = replaces !== undefined && output.toLowerCase().endsWith(replaces);
-  return (isReplaced ? output.slice(0, -replaces.length) : output) + suffix;
 }
 
 /** True for a file of a result that is a folder. */

@@ -7,7 +7,7 @@ import { type Note, noteOf } from '../core/note.js';
 import { type Expected, without } from '../core/option-problem.js';
 import { amended, type OptionsOf, option, type Words } from '../core/schema.js';
 import { type ByteSource, type FileInput, quoted, quotedNames } from './files/bytes.js';
-import type { OpenInput, Target } from './format.js';
+import type { OpenInput, OutputFile, Target } from './format.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ options
 
@@ -113,6 +113,12 @@ export function copyTarget(options: readonly string[]): Target & { readonly name
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ cutting
+
+/** The name of a file of a result, without its folder. @param output the name of the output */
+export function fileName(output: string, { suffix, replaces }: Pick<OutputFile, 'suffix' | 'replaces'>): string {
+  const isReplaced = replaces !== undefined && output.toLowerCase().endsWith(replaces);
+  return (isReplaced ? output.slice(0, -replaces.length) : output) + suffix;
+}
 
 /** Default size of the files of parts, the former default of transformers. */
 const usualSize = 5e9;

@@ -90,6 +90,9 @@ export interface WeightMoments {
   readonly heldBackOffset?: number | undefined;
 }
 
+/** The order in which rounding goes through the columns of a matrix: as they are stored, or those with the largest inputs first. */
+export type ColumnOrder = 'stored' | 'falling';
+
 /** Second moments of the inputs of weights. */
 export interface ModelMoments {
   /** The file that holds them. */

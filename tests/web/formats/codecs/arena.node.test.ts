@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { compileCore, instantiateCore } from '../../../../web/src/core/load.js';
-import { Arena } from '../../../../web/src/formats/codecs/arena.js';
 import { elementFloats } from '../../../../web/src/formats/codecs/calls.js';
+import { Arena } from '../../../../web/src/formats/codecs/codec.js';
 
 async function made() {
   const core = await instantiateCore('core', await compileCore('core'));

@@ -30,7 +30,7 @@ import {
   quantizedLayoutOf,
   sourceNotes,
 } from '../../formats/safetensors/layouts/registry.js';
-import { tensorsAsFloats } from '../../formats/safetensors/stored-model.js';
+import { tensorsAsFloats } from '../../formats/safetensors/safetensors.js';
 import { plainTensor } from '../../formats/tensors.js';
 import { floatTypeOf, gatherStored } from '../carry-out.js';
 import type { Converted } from '../converter.js';

@@ -13,7 +13,7 @@ import type { MlcChoices } from '../../formats/mlc/options.js';
 import { type MlcTarget, quantizationOf } from '../../formats/mlc/targets.js';
 import { reasons } from '../../formats/reason.js';
 import { sourceNotes } from '../../formats/safetensors/layouts/registry.js';
-import { tensorsAsFloats } from '../../formats/safetensors/stored-model.js';
+import { tensorsAsFloats } from '../../formats/safetensors/safetensors.js';
 import { keptTensor } from '../../formats/tensors.js';
 import { dimensionsText } from '../carry-out.js';
 import type { Beside, Converted } from '../converter.js';

@@ -21,8 +21,7 @@ import {
 import { outOfMemory, ScalepointError } from '../../core/errors.js';
 import { addSums, type Sums } from '../../core/measure.js';
 import type { Core } from '../../core/memory.js';
-import type { Arena } from './arena.js';
-import type { Bytes, Codec, Encoded, Form, Problem, Role, StoredTile, Tile, ValueRange } from './codec.js';
+import type { Arena, Bytes, Codec, Encoded, Form, Problem, Role, StoredTile, Tile, ValueRange } from './codec.js';
 import { bytesOfElements, type ElementChange } from './elements.js';
 
 /** A call, with the addresses of the arena of the core and of its result. */

@@ -2,8 +2,8 @@
 import { blockTypes } from '../../core/blocks.js';
 import { elementsOf } from '../codecs/elements.js';
 import type { Format, Mixtures, OpenFile, OpenModel } from '../format.js';
-import { readStatistics } from '../read-statistics.js';
 import { inFile } from '../shards.js';
+import { readStatistics } from '../weight-statistics.js';
 import { paddedSize } from './contents.js';
 import { type GgufHeader, readGguf } from './header.js';
 import { categoryOf } from './mixture.js';

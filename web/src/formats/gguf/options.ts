@@ -5,6 +5,9 @@ import { ofType, oneOf, without } from '../../core/option-problem.js';
 import { amended, choice, type Flag, numberOption, type OptionsOf, option, toggle } from '../../core/schema.js';
 import {
   checkRules,
+  checkStatistics,
+  feedbackEntries,
+  importanceEntry,
   type NonFiniteOptions,
   nonFiniteEntry,
   notInCopies,
@@ -13,10 +16,10 @@ import {
   type RequantizeOptions,
   requantizeEntry,
   type ScaleSearchOptions,
+  type StatisticsOptions,
   searchEntry,
 } from '../options.js';
 import { partEntry, type ShardOptions, shardEntries } from '../shards.js';
-import { checkStatistics, feedbackEntries, importanceEntry, type StatisticsOptions } from '../statistics-options.js';
 import { metadata } from './edits.js';
 import { pruneLayers } from './prune.js';
 import {

@@ -1,11 +1,11 @@
 /** .npy files: one array each. Results are safetensors files. */
 import type { ByteSource } from '../files/bytes.js';
 import type { Format, OpenFile } from '../format.js';
+import { layoutOfCodes, type SafetensorsTarget } from '../safetensors/layouts/registry.js';
 import type { SafetensorsOptions, SafetensorsSidecars } from '../safetensors/options.js';
 import { planSafetensors } from '../safetensors/plan.js';
 import { safetensorsReasonText } from '../safetensors/reasons.js';
 import { safetensors, safetensorsReaders } from '../safetensors/safetensors.js';
-import { layoutOfCodes, type SafetensorsTarget } from '../safetensors/targets.js';
 import { plainTensor } from '../tensors.js';
 import { npySignature } from './signature.js';
 

@@ -4,22 +4,20 @@ import { mention, oneOf, onlyWith, without } from '../../core/option-problem.js'
 import { amended, choice, type OptionsOf, toggle, type Words } from '../../core/schema.js';
 import {
   checkRules,
+  checkStatistics,
+  feedbackEntries,
+  importanceEntry,
   type NonFiniteOptions,
   nonFiniteEntry,
   optionTable,
   type PlanChoices,
   type RangeOptions,
   rangeEntry,
+  type StatisticsOptions,
+  statisticsFile,
 } from '../options.js';
 import { configOption } from '../safetensors/options.js';
 import { hasStatisticsFile } from '../statistics.js';
-import {
-  checkStatistics,
-  feedbackEntries,
-  importanceEntry,
-  type StatisticsOptions,
-  statisticsFile,
-} from '../statistics-options.js';
 import { transformersSidecar } from './config.js';
 import { type OnnxTarget, onnxTargets, targets } from './targets.js';
 

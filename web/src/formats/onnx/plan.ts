@@ -2,9 +2,9 @@
 import { ScalepointError } from '../../core/errors.js';
 import { quoted } from '../files/bytes.js';
 import type { FilePlan, PartsOf, PlannedTensor, ReadOptionFile } from '../format.js';
-import { readStatistics } from '../read-statistics.js';
-import { jsonBeside } from '../safetensors/stored-model.js';
+import { jsonBeside } from '../safetensors/safetensors.js';
 import type { Statistics } from '../statistics.js';
+import { readStatistics } from '../weight-statistics.js';
 import { decide } from './decide/decide.js';
 import type { OnnxModel } from './file/model.js';
 import { holdsMasks } from './graph/beyond-half.js';

@@ -1,8 +1,8 @@
 /** Files of torch.save, read without executing anything. Results are safetensors files. */
 import type { Format } from '../format.js';
+import type { SafetensorsTarget } from '../safetensors/layouts/registry.js';
 import type { SafetensorsOptions, SafetensorsSidecars } from '../safetensors/options.js';
 import { planStored, safetensors } from '../safetensors/safetensors.js';
-import type { SafetensorsTarget } from '../safetensors/targets.js';
 import type { PytorchModel } from './open.js';
 import { pytorchSignature } from './signature.js';
 

@@ -7,6 +7,8 @@ import { modelGranularityNames } from '../../core/range.js';
 import { amended, choice, type OptionsOf, option, readNumber, toggle, type Words } from '../../core/schema.js';
 import {
   type FormatOption,
+  feedbackEntries,
+  importanceEntry,
   type ModelGranularity,
   type NonFiniteOptions,
   nonFiniteEntry,
@@ -16,10 +18,10 @@ import {
   requantizeEntry,
   type ScaleSearchOptions,
   type Sidecar,
+  type StatisticsOptions,
   searchEntry,
 } from '../options.js';
 import { partEntry, type ShardOptions, shardEntries } from '../shards.js';
-import { feedbackEntries, importanceEntry, type StatisticsOptions } from '../statistics-options.js';
 import { checkConfig, configSidecar, settingsSidecar } from './config.js';
 
 /** Largest group size. A group is converted at once and must fit into a tile. */

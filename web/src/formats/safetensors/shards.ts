@@ -8,8 +8,14 @@ import { badFile, badTensor } from '../files/errors.js';
 import { openSource } from '../files/open.js';
 import type { OpenFile, OpenInput, OpenModel } from '../format.js';
 import { besideFile, inFile, type OpenByName } from '../shards.js';
-import { readSafetensors, type SafetensorsHeader, type TensorInfo } from './header.js';
-import { JsonReader, maxExtras, maxMembers } from './json.js';
+import {
+  JsonReader,
+  maxExtras,
+  maxMembers,
+  readSafetensors,
+  type SafetensorsHeader,
+  type TensorInfo,
+} from './header.js';
 import { beginsAsIndex } from './signature.js';
 
 /** The contents of an index. */

@@ -2,7 +2,7 @@
 import { show } from '../../core/show.js';
 import type { Finding, LogicalTensor, OpenModel } from '../format.js';
 import { methodIn } from './config.js';
-import { cutUnits } from './fused.js';
+import { cutUnits } from './keep.js';
 import { type CodedLayout, type Fields, isFields, noteFound, problemFound } from './layouts/layout.js';
 import { codedLayoutOf, layouts } from './layouts/registry.js';
 import type { SafetensorsSidecars } from './options.js';

@@ -200,7 +200,7 @@ export interface CodedLayout {
   readonly codecs: readonly string[];
   /** True to look for its weights before others do, because its marks say more than names and types. @defaultValue false */
   readonly findsFirst?: boolean;
-  /** Finds its weights. They can be read by `codecOf(form).decode`. Weights of tools that no layout reads are named in ../stored-model.ts. */
+  /** Finds its weights. They can be read by `codecOf(form).decode`. Weights of tools that no layout reads are named in ../safetensors.ts. */
   find?(model: StoredModel): Promise<FoundWeights>;
   /** Type of the floats that a weight is restored to where the target does not say. */
   floats(form: Form): CastType;

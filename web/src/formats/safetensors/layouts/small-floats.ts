@@ -18,10 +18,8 @@ import { type ScaledForm, scaledElements } from '../../codecs/scaled-elements.js
 import type { LogicalTensor, PlannedTensor, SourceTensor } from '../../format.js';
 import { rankReason } from '../../reason.js';
 import { elementCount } from '../../tensors.js';
-import { cutUnitsNotes, joinedMatrix } from '../fused.js';
-import { linearOnly } from '../keep.js';
-import { describe, quantizationArgs, type Scheme } from './compressed-tensors/config.js';
-import { vllmReader } from './compressed-tensors/layout.js';
+import { cutUnitsNotes, joinedMatrix, linearOnly } from '../keep.js';
+import { describe, quantizationArgs, type Scheme, vllmReader } from './compressed-tensors.js';
 import {
   blockOptions,
   type CodedLayout,
