@@ -48,12 +48,11 @@ export {
   type OptionError,
   ScalepointError,
 } from './core/errors.js';
-export type { LoadOptions } from './core/load-options.js';
+export type { LoadOptions, Tier, WasmModule, WasmSource } from './core/load-options.js';
 export type { ErrorMeasures, OutputErrors } from './core/measure.js';
 export type { WasmDType, WasmView } from './core/memory.js';
 export type { ArgumentState, Expected, Hint, OptionMention, OptionProblem } from './core/option-problem.js';
 export type { SearchedRange } from './core/range.js';
-export type { Tier, WasmModule, WasmSource } from './core/tier.js';
 export type { WasmArray, WasmArrayOf } from './core/wasm-array.js';
 export type { WorkerLike } from './core/worker-like.js';
 export { openIndex } from './instance/open-index.js';

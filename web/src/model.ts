@@ -3,7 +3,6 @@
  * does not grow with the model. Reading headers needs no wasm; the core is loaded when the first tensor is converted.
  */
 
-export type { LoraAdapter } from './convert/adapters.js';
 export type { CompareReport } from './convert/compare.js';
 export { type CompareModelsOptions, compareModels } from './convert/compare.js';
 export type { EstimateOptions, ModelEstimate } from './convert/estimate.js';
@@ -12,6 +11,8 @@ export type { TypeTable } from './convert/fit.js';
 export type { ModelInfo, ModelTensor } from './convert/inspect-model.js';
 export { inspectModel, readFloats, readQuantized, readTensor, tensors } from './convert/inspect-model.js';
 export { modelFormats, presetTarget, resultFiles } from './convert/names.js';
+export type { LoraAdapter } from './convert/open.js';
+export type { DataProgress, Progress } from './convert/options.js';
 export type { KeptReason, PlannedTensorInfo } from './convert/plan.js';
 export {
   fitTypes,
@@ -22,7 +23,7 @@ export {
   planModel,
   sizeCurve,
 } from './convert/plan-model.js';
-export type { DataProgress, Progress } from './convert/progress.js';
+export { type ModelReport, QualityError, type TensorReport } from './convert/quantize.js';
 export {
   type QuantizeModelOptions,
   type QuantizeModelResult,
@@ -30,7 +31,6 @@ export {
   quantizeModel,
 } from './convert/quantize-model.js';
 export type { ModelInput } from './convert/recognize.js';
-export { type ModelReport, QualityError, type TensorReport } from './convert/report.js';
 export { resultName } from './convert/result-name.js';
 export { loadTensors, saveTensors } from './convert/save-tensors.js';
 export type { SavableTensor, SavedTensor } from './convert/saved-tensors.js';

@@ -23,7 +23,6 @@ export { problemOf, rangeError } from './core/errors.js';
 export { grouped } from './core/groups.js';
 export { standsForInfinity } from './core/measure.js';
 export { didYouMean } from './core/nearest.js';
-export { nextTask } from './core/next-task.js';
 export type { NodeFileHandle } from './core/node.js';
 export { noteText, type Sentence } from './core/note.js';
 export {
@@ -46,6 +45,7 @@ export {
 } from './core/option-problem.js';
 export { type Flag, type NumberForm, readNumber, type Words } from './core/schema.js';
 export { show } from './core/show.js';
+export { nextTask } from './core/waiting.js';
 export { type OutputsKind, outputsKind } from './evaluate/outputs.js';
 export { StateFile } from './formats/files/state-file.js';
 export type { Finding, FormatInfo, MetadataValue, Target } from './formats/format.js';

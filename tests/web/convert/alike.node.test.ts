@@ -1,8 +1,8 @@
 // Work that is done once for many similar tensors, and the order of the other steps.
 import { describe, expect, it } from 'vitest';
-import { InputReader } from '../../../web/src/convert/input-reader.js';
+import { InputReader, inputPartsOf } from '../../../web/src/convert/input-reader.js';
 import { stepsOf } from '../../../web/src/convert/steps.js';
-import { type EncodeTask, inputPartsOf } from '../../../web/src/convert/task.js';
+import type { EncodeTask } from '../../../web/src/convert/task.js';
 import { TileConverter } from '../../../web/src/convert/tile-converter.js';
 import { compileCore, instantiateCore } from '../../../web/src/core/load.js';
 import { sumCount } from '../../../web/src/core/measure.js';

@@ -1,7 +1,7 @@
 // The writes of a worker, and their positions.
 import { describe, expect, it } from 'vitest';
-import { fileOutput } from '../../../web/src/convert/batch-output.js';
 import { type Batch, type EncodeTask, TaskError } from '../../../web/src/convert/task.js';
+import { fileOutput } from '../../../web/src/convert/tile-converter.js';
 import { ScalepointError } from '../../../web/src/core/errors.js';
 
 const form = { codec: 'cast' };

@@ -1,6 +1,6 @@
 // Inputs that are cached between two tasks.
 import { describe, expect, it } from 'vitest';
-import { CacheOwners } from '../../../web/src/convert/input-cache.js';
+import { CacheOwners } from '../../../web/src/convert/start.js';
 import type { Batch, RangeTask } from '../../../web/src/convert/task.js';
 
 const asking = (total: number): Batch => {

@@ -1,6 +1,7 @@
 // Progress over tensors: bytes done, and the end of each tensor.
 import { expect, it } from 'vitest';
-import { type Progress, TensorProgress } from '../../../web/src/convert/progress.js';
+import { TensorProgress } from '../../../web/src/convert/engine.js';
+import type { Progress } from '../../../web/src/convert/options.js';
 
 /** Progress over tensors of these sizes, and its reports. */
 function progressOf(bytes: readonly number[]) {

@@ -3,8 +3,8 @@
  * memory. Few chunks are under way at a time, so that this thread never holds the whole of a large tile.
  */
 import { allocate, type ByteSource } from '../formats/files/bytes.js';
-import { type InputSlice, inputReaderFor, slicesInTurn } from './input-reader.js';
-import { inputPartsOf, TaskError, type TileTask } from './task.js';
+import { type InputSlice, inputPartsOf, inputReaderFor, slicesInTurn } from './input-reader.js';
+import { TaskError, type TileTask } from './task.js';
 
 /** Size of a chunk in bytes. Large enough to be worth a request to a server. */
 const chunkBytes = 1 << 21;

@@ -1,15 +1,7 @@
-/** Reads the inputs of batches. Small inputs that lie close together in a file are read at once. */
+/** The inputs of tasks: their pieces, and reading them. Small inputs that lie close together in a file are read at once. */
 import { type ByteSource, fillFrom } from '../formats/files/bytes.js';
 import { type ReadInto, readView } from '../formats/strided.js';
-import {
-  type InputPart,
-  inputPartsOf,
-  pieceBytes,
-  type TilePiece,
-  type TileTask,
-  taskPieces,
-  zerosFile,
-} from './task.js';
+import { type InputPart, type TileTask, zerosFile } from './task.js';
 
 /** Inputs up to this size are read together. Larger ones go straight into their target. */
 const smallInput = 1 << 16;
@@ -21,6 +13,35 @@ const longRun = 1 << 16;
 const mostAtOnce = 1 << 20;
 /** Most bytes of one read of elements that change places. Heads of real models, within which rows change places, have fewer. */
 const mostMoved = 1 << 23;
+
+/** Rows of a task that are in memory together. */
+export interface TilePiece {
+  readonly row: number;
+  readonly rows: number;
+}
+
+/** The rows of a task, cut into pieces. */
+export function taskPieces(task: TileTask): TilePiece[] {
+  const { rows } = task;
+  const pieceRows = ('pieceRows' in task ? task.pieceRows : undefined) ?? rows;
+  if (rows <= pieceRows) return [{ row: 0, rows }];
+  return Array.from({ length: Math.ceil(rows / pieceRows) }, (_, i) => ({
+    row: i * pieceRows,
+    rows: Math.min(pieceRows, rows - i * pieceRows),
+  }));
+}
+
+/** Bytes of an input part that a piece takes. */
+export function pieceBytes({ rows }: TileTask, { bytes, count }: InputPart, piece: TilePiece): number {
+  return piece.rows === rows ? bytes * count : ((bytes * count) / rows) * piece.rows;
+}
+
+/** The parts that a task reads, in the order in which its converter fills them. */
+export function inputPartsOf(task: TileTask): readonly InputPart[] {
+  const { inputs } = task;
+  if (task.kind === 'encode' && task.cached !== undefined) return [];
+  return inputs.length === 1 ? inputs[0].parts : inputs.flatMap(({ parts }) => parts);
+}
 
 /** Bytes of files that another thread reads. They arrive in the order in which inputs are filled. */
 export interface GivenBytes {
@@ -153,32 +174,25 @@ export class InputReader {
     return this.#given?.areOf(file) === true || !this.#isNear(file);
   }
 
-  /** Fills the targets with the inputs of a piece: at once if all of them are here. */
-  fill(task: TileTask, targets: readonly Uint8Array[], piece: TilePiece): void | Promise<void> {
-    let last: Promise<void> | undefined;
+  /** Fills the targets with the inputs of a piece, from the one at `first` on: at once if all of them are here. */
+  fill(task: TileTask, targets: readonly Uint8Array[], piece: TilePiece, first = 0): void | Promise<void> {
     const parts = inputPartsOf(task);
-    for (let i = 0; i < parts.length; i++) {
+    for (let i = first; i < parts.length; i++) {
       const part = parts[i] as InputPart;
       const target = targets[i] as Uint8Array;
+      const found = this.#found.get(part);
+      let pending: Promise<void> | undefined;
+      if (part.file === zerosFile) target.fill(0);
+      else if (this.#given?.areOf(part.file)) pending = this.#given.take(target) ?? undefined;
+      else if (found === undefined)
+        pending = this.put(piece.rows === task.rows ? part : sliceOf(task, part, piece), target);
+      else if (found.length === target.length) target.set(found);
+      else {
+        const begin = pieceBytes(task, part, { row: 0, rows: piece.row });
+        target.set(found.subarray(begin, begin + target.length));
+      }
       // One after the other, because bytes from another thread arrive in this order.
-      if (last === undefined) last = this.#fillOne(task, part, target, piece) ?? undefined;
-      else last = last.then(() => this.#fillOne(task, part, target, piece));
-    }
-    return last;
-  }
-
-  #fillOne(task: TileTask, part: InputPart, target: Uint8Array, piece: TilePiece): void | Promise<void> {
-    if (part.file === zerosFile) {
-      target.fill(0);
-      return;
-    }
-    if (this.#given?.areOf(part.file)) return this.#given.take(target);
-    const found = this.#found.get(part);
-    if (found === undefined) return this.put(piece.rows === task.rows ? part : sliceOf(task, part, piece), target);
-    if (found.length === target.length) target.set(found);
-    else {
-      const begin = pieceBytes(task, part, { row: 0, rows: piece.row });
-      target.set(found.subarray(begin, begin + target.length));
+      if (pending !== undefined) return pending.then(() => this.fill(task, targets, piece, i + 1));
     }
   }
 
@@ -206,7 +220,9 @@ export class InputReader {
 
 /** An InputReader of files that are open in this thread. @param spare memory of earlier reads */
 export function inputReaderFor(files: readonly ByteSource[], spare?: ArrayBuffer[]): InputReader {
-  const read: ReadInto = (file, begin, memory, from, to) =>
-    fillFrom(files[file] as ByteSource, begin, memory.subarray(from, to));
-  return new InputReader(read, () => false, spare);
+  return new InputReader(
+    (file, begin, memory, from, to) => fillFrom(files[file] as ByteSource, begin, memory.subarray(from, to)),
+    () => false,
+    spare,
+  );
 }

@@ -1,12 +1,20 @@
-/** Sizes and positions in logical tensors. */
-
+/** Sizes of logical tensors, the bytes of their rectangles in files, and errors about them. */
 import { ScalepointError } from '../core/errors.js';
 import { type Hint, mention } from '../core/option-problem.js';
-import type { Problem, Rectangle } from '../formats/codecs/codec.js';
-import { elementsOf } from '../formats/codecs/elements.js';
+import type { Form, Grid, Problem, Rectangle } from '../formats/codecs/codec.js';
+import { elementsOf, multipleOf } from '../formats/codecs/elements.js';
 import { codecOf } from '../formats/codecs/registry.js';
 import { type ByteSource, quoted } from '../formats/files/bytes.js';
-import type { LogicalTensor, PlannedTensor, SourceTensor } from '../formats/format.js';
+import type {
+  CodedView,
+  ElementView,
+  Gathered,
+  LogicalTensor,
+  PlannedTensor,
+  SourceTensor,
+} from '../formats/format.js';
+import type { MovedElements } from '../formats/strided.js';
+import { type InputPart, type TileInput, zerosFile } from './task.js';
 
 /** Bytes of the stored tensors that a tensor consists of. */
 export function storedBytes({ parts }: LogicalTensor): number {
@@ -79,4 +87,136 @@ export function tensorError(error: unknown, { source }: PlannedTensor, files: re
     path: error.path,
     cause: error.cause ?? error,
   });
+}
+
+/** The runs of a view, by the size of an element. Elements that stay together are one run. */
+const knownRuns = new WeakMap<ElementView, Map<number, Pick<MovedElements, 'unit' | 'dims'>>>();
+
+function viewRuns(view: ElementView, element: number): Pick<MovedElements, 'unit' | 'dims'> {
+  const known = knownRuns.get(view) ?? new Map<number, Pick<MovedElements, 'unit' | 'dims'>>();
+  knownRuns.set(view, known);
+  const found = known.get(element);
+  if (found !== undefined) return found;
+  const dims = view.dims.map(([count, stride]) => [count, stride * element] as const);
+  let unit = element;
+  while (dims.at(-1)?.[1] === unit) unit *= (dims.pop() as readonly [number, number])[0];
+  const runs = { unit, dims };
+  known.set(element, runs);
+  return runs;
+}
+
+/** The input of a gathered tensor: a part for each stored tensor that has elements of the rectangle. These stand in one row. */
+function gatheredParts(
+  { shape, form, parts }: LogicalTensor,
+  { view, width, zeroRows = 0 }: Gathered,
+  { row, rows, column, columns, width: total }: Rectangle,
+  firstFile: number,
+): InputPart[] {
+  const each = elementsOf(shape) / parts.length - zeroRows * width;
+  const { runs } = codecOf(form);
+  const inputs: InputPart[] = [];
+  const end = row * total + column + rows * columns;
+  for (let at = row * total + column; at < end; ) {
+    const index = Math.floor(at / each);
+    const { role, tensor } = (parts[index] ?? parts[0]) as (typeof parts)[number];
+    if (index >= parts.length) {
+      // Rows of zeros fill up the only stored tensor.
+      const bytes = Math.round((tensor.bytes * (end - at)) / each);
+      inputs.push({ role, file: zerosFile, begin: 0, bytes, count: 1, stride: bytes });
+      break;
+    }
+    const count = Math.min(end, (index + 1) * each) - at;
+    const inRow = { row: 0, rows: 1, column: at - index * each, columns: count, width: each };
+    const { offset, bytes } = runs([each], form, role, inRow);
+    const [file, begin] = [tensor.file + firstFile, tensor.byteOffset];
+    const run = { role, file, bytes, count: 1, stride: bytes };
+    if (view === undefined) inputs.push({ ...run, begin: begin + offset });
+    else {
+      const element = bytes / count;
+      inputs.push({
+        ...run,
+        begin: begin + view.offset * element,
+        moved: { ...viewRuns(view, element), from: offset },
+      });
+    }
+    at += count;
+  }
+  return inputs;
+}
+
+/** Where the stored form of a tensor can be cut. */
+export function gridOf({ shape, form, gathered }: LogicalTensor): Grid {
+  const { members = [{ form }], coded } = gathered ?? {};
+  if (coded !== undefined) {
+    const rows = elementsOf(shape.slice(0, -1));
+    const { matrixRows } = coded;
+    const grid = { ...codecOf(form).grid([rows, ...shape.slice(-1)], form), rows };
+    return matrixRows === undefined ? grid : { ...grid, matrixRows };
+  }
+  const stacked = members.length;
+  const rows = elementsOf(shape.slice(0, -1)) / stacked;
+  const one = stacked === 1 ? shape : [rows, ...shape.slice(-1)];
+  const grids = members.map((member) => codecOf(member.form).grid(one, member.form));
+  const [grid] = grids as [Grid];
+  // Tiles of whole rows: the elements of a row of a transpose are far apart.
+  // Factors of rows belong to whole rows, too.
+  const { view, rowFactors } = gathered ?? {};
+  if (rowFactors !== undefined || (view !== undefined && view.dims.at(-1)?.[1] !== 1)) return { ...grid, rows };
+  if (stacked === 1 && form.headRows === undefined) return grid;
+  return {
+    ...grid,
+    rows: rows * stacked,
+    rowUnit: multipleOf([...grids.map(({ rowUnit }) => rowUnit), form.headRows ?? 1]),
+    columnUnit: multipleOf(grids.map(({ columnUnit }) => columnUnit)),
+    ...(stacked === 1 ? {} : { matrixRows: rows }),
+  };
+}
+
+/** The parts of a weight whose codes change places. The rectangle holds whole rows, or a part of one. */
+function codedParts(
+  { shape, form, parts }: LogicalTensor,
+  { views }: CodedView,
+  rectangle: Rectangle,
+  firstFile: number,
+): InputPart[] {
+  const matrix = [elementsOf(shape.slice(0, -1)), ...shape.slice(-1)];
+  return parts.map(({ role, tensor }) => {
+    const view = views[role] as ElementView;
+    const { offset, bytes, count } = codecOf(form).runs(matrix, form, role, rectangle);
+    const run = { bytes: bytes * count, count: 1, stride: bytes * count };
+    const place = { file: tensor.file + firstFile, begin: tensor.byteOffset + view.offset };
+    return { role, ...place, ...run, moved: { ...viewRuns(view, 1), from: offset } };
+  });
+}
+
+/** A rectangle of a stored tensor as the input of a tile. @param firstFile added to file numbers, for the second of two models */
+export function rectangleInput(source: LogicalTensor, rectangle: Rectangle, firstFile = 0): TileInput {
+  const { shape, form, parts, gathered } = source;
+  if (gathered?.coded !== undefined) return { form, parts: codedParts(source, gathered.coded, rectangle, firstFile) };
+  if (gathered?.members !== undefined) {
+    // The rectangle lies in one of the stacked weights.
+    const rows = elementsOf(shape.slice(0, -1)) / gathered.members.length;
+    const index = Math.floor(rectangle.row / rows);
+    const { name, type } = source;
+    const one = {
+      name,
+      type,
+      shape: [rows, rectangle.width],
+      ...(gathered.members[index] as NonNullable<Gathered['members']>[number]),
+    };
+    return rectangleInput(one, { ...rectangle, row: rectangle.row - index * rows }, firstFile);
+  }
+  if (gathered !== undefined) {
+    const { rowFactors } = gathered;
+    const { row, rows } = rectangle;
+    const own = rowFactors ? ({ ...form, rowFactors: rowFactors.slice(row, row + rows) } as Form) : form;
+    return { form: own, parts: gatheredParts(source, gathered, rectangle, firstFile) };
+  }
+  const codec = codecOf(form);
+  const inputs = parts.map(({ role, tensor }) => {
+    // Written out because object spread is the slowest part of this function.
+    const { offset, bytes, count, stride } = codec.runs(shape, form, role, rectangle);
+    return { role, file: tensor.file + firstFile, begin: tensor.byteOffset + offset, bytes, count, stride };
+  });
+  return { form, parts: inputs };
 }

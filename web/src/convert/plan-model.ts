@@ -7,10 +7,19 @@ import type { ModelOutput } from '../formats/files/sinks.js';
 import type { PlanChoices, Rule } from '../formats/options.js';
 import type { FormatOptions, ModelTarget, ResultFormat } from '../formats/registry.js';
 import { fileName, sizeForm } from '../formats/shards.js';
-import type { LoraAdapter } from './adapters.js';
 import { curveOf, fitOpen, fitWithin, measureOpen, type SizePoint, type TypeFit, type TypeTable } from './fit.js';
-import { type Opened, withModel } from './open.js';
-import { checkPlanOptions, checkSize, entriesFor, hasSizeOption, type SizeOptions, sizeNames } from './options.js';
+import { type LoraAdapter, type Opened, withModel } from './open.js';
+import {
+  checkPlanOptions,
+  checkSize,
+  checkWorkOptions,
+  hasSizeOption,
+  type SizeOptions,
+  sizeNames,
+  type WorkOptions,
+  withCallbacks,
+  workNames,
+} from './options.js';
 import {
   infoOf,
   type ModelTotals,
@@ -23,7 +32,6 @@ import {
 } from './plan.js';
 import type { ModelInput } from './recognize.js';
 import { planJson } from './saved-plan.js';
-import { checkWorkOptions, type WorkOptions, withCallbacks, workNames } from './work-options.js';
 
 /** The options that decide about a result. */
 export interface PlanOptions extends FormatOptions, SizeOptions {
@@ -135,7 +143,6 @@ export async function planModel(file: ModelInput, options: PlanModelOptions): Pr
       const plan = await planFor(opened, choices, name);
       const tensors = plan.tensors.map((tensor) => infoOf(tensor, plan));
       const usual = usualOutput(plan.format);
-      const entries = entriesFor(opened.format, choices.to);
       const result = {
         format: plan.format as ResultFormat,
         to: choices.to,
@@ -145,7 +152,9 @@ export async function planModel(file: ModelInput, options: PlanModelOptions): Pr
         files: plan.files.map((made): PlannedFile => ({ name: fileName(usual, made), bytes: made.size })),
         ...(fit === undefined ? {} : { fit }),
         notes: plan.notes,
-        ...Object.fromEntries(plan.sidecars.map(({ option, value }) => [entries[option]?.sidecar?.planned, value])),
+        ...Object.fromEntries(
+          plan.sidecars.map(({ option, value }) => [plan.entries[option]?.sidecar?.planned, value]),
+        ),
       };
       const decisive = Object.entries(choices).filter(([option]) => !workNames.includes(option));
       return withOptions(result, Object.fromEntries(decisive) as unknown as PlanOptions);

@@ -12,6 +12,7 @@ import {
   expressionOf,
   isMatch,
   type NonFiniteOptions,
+  type OptionTable,
   type PlanChoices,
   type Rule,
   ruleFor,
@@ -65,6 +66,8 @@ export interface ModelTotals {
 
 /** A plan, and the words of its reasons. */
 export interface ModelFilePlan extends FilePlan {
+  /** The options that decide about its target. */
+  readonly entries: OptionTable['entries'];
   readonly keptFor: KeptFor;
 }
 
@@ -125,7 +128,7 @@ export async function planFor(opened: Opened, choices: PlanChoices, output?: str
     for (const note of ruleNotes(format, choices.rules, { ...plan, keptFor })) notes.push(note);
   const { part, nonFinite } = choices as { readonly part?: unknown } & NonFiniteOptions;
   const whole = { ...plan, notes, refusesNonFinite: choices.to !== 'copy' && nonFinite !== 'keep' };
-  return { ...(part === undefined ? whole : partPlan(whole, part)), keptFor };
+  return { ...(part === undefined ? whole : partPlan(whole, part)), entries: format.options.entries, keptFor };
 }
 
 /** The description of a planned tensor. */

@@ -2,28 +2,30 @@
 
 import { rangeError, typeError } from '../core/errors.js';
 import { exactly, type Hint, mention, ofType, oneOf } from '../core/option-problem.js';
+import { amended, checkOptionValues, checkTogether, numberOption, option, toggle } from '../core/schema.js';
 import { inMemory, isFolder } from '../formats/files/sinks.js';
 import type { PlanChoices } from '../formats/options.js';
 import { type FormatOptions, type FormatSidecars, formats, type ModelTarget } from '../formats/registry.js';
 import { type Opened, withModel } from './open.js';
 import {
   checkPlanOptions,
-  checkResultOptions,
+  checkRunOptions,
+  checkWorkOptions,
   hasSizeOption,
   outputBoundOf,
+  outputRunNames,
+  type Progress,
   type SizeOptions,
   sizeNames,
+  withCallbacks,
 } from './options.js';
 import { infosOf, type ModelFilePlan, outputName, type PlannedFile, planFor } from './plan.js';
 import { fitted, type ModelPlan, type PlanOptions } from './plan-model.js';
-import type { Progress } from './progress.js';
-import { type Quantized, quantizeOpen, type ResultOptions } from './quantize.js';
+import { type ModelReport, type Quantized, quantizeOpen, type ResultOptions } from './quantize.js';
 import type { ModelInput } from './recognize.js';
 import { repairOpen } from './repair.js';
-import type { ModelReport } from './report.js';
 import { resultName } from './result-name.js';
 import { checkFits, checkPlan } from './saved-plan.js';
-import { checkRunOptions, checkWorkOptions, outputRunNames, withCallbacks } from './work-options.js';
 
 /** Options of `quantizeModel`. */
 export interface QuantizeModelOptions extends PlanOptions, FormatSidecars, ResultOptions {}
@@ -74,11 +76,6 @@ type MoreOptions = FormatSidecars &
   ResultOptions &
   Pick<FormatOptions, 'importance' | 'moments' | 'ranges'> &
   Pick<PlanOptions, 'lora'>;
-
-/** True for a plan in place of options. */
-function isPlan(choices: unknown): choices is ModelPlan {
-  return typeof choices === 'object' && choices !== null && 'tensors' in choices && 'totals' in choices;
-}
 
 /**
  * Makes a model smaller.
@@ -136,14 +133,13 @@ export async function quantizeModel(
   }
   // Take the options of a plan, if one was given.
   let options = choices as QuantizeModelOptions;
-  if (isPlan(choices)) {
+  let check: ((plan: ModelFilePlan) => void) | undefined;
+  if (typeof choices === 'object' && choices !== null && 'tensors' in choices && 'totals' in choices) {
     checkPlan(choices);
+    check = (plan) => checkFits(choices, infosOf(plan));
     options = { ...choices.options, ...more } as QuantizeModelOptions;
   } else if (Object.keys(more).length > 0) options = { ...options, ...more };
   checkQuantizeOptions(options);
-  const check = (plan: ModelFilePlan) => {
-    if (isPlan(choices)) checkFits(choices, infosOf(plan));
-  };
   return withCallbacks(options, (own) =>
     withModel(file, own, async (opened) => {
       const { choices: fittedChoices, fit } = await fitted(opened, own, own, outputName(own.output));
@@ -152,10 +148,24 @@ export async function quantizeModel(
   );
 }
 
+/** Options of `quantizeModel` that are about no format. A result of a given size has no room for better types. */
+const resultEntries = {
+  overwrite: toggle(),
+  minSqnrDb: numberOption({}),
+  minOutput: amended(option(outputBoundOf), {
+    excludedBy: [{ option: 'targetSize' }, { option: 'targetBitsPerWeight' }],
+  }),
+  run: amended(
+    option(() => {}),
+    { needs: [{ option: 'minOutput' }] },
+  ),
+};
+
 function checkQuantizeOptions(options: QuantizeModelOptions): void {
   checkPlanOptions(options, 'quantizeModel');
   checkWorkOptions(options);
-  checkResultOptions(options);
+  checkOptionValues(resultEntries, options);
+  checkTogether(resultEntries, options);
   if (options.run !== undefined) checkRunOptions(options.run, outputRunNames);
   options.signal?.throwIfAborted();
 }
@@ -169,7 +179,11 @@ async function quantizeHolding(
   opened: Opened,
   choices: PlanChoices,
   options: ResultOptions,
-  { called, check, fit }: { called?: string; check?: (plan: ModelFilePlan) => void; fit?: ModelPlan['fit'] },
+  {
+    called,
+    check,
+    fit,
+  }: { called?: string; check?: ((plan: ModelFilePlan) => void) | undefined; fit?: ModelPlan['fit'] },
 ): Promise<QuantizeModelResult> {
   const { minOutput, output } = options;
   let made: Quantized;

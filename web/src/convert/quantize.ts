@@ -1,8 +1,11 @@
-/** Makes a model smaller: opens the outputs, carries out the plan, and reports. */
-import { rangeError } from '../core/errors.js';
+/** Makes a model smaller: opens the outputs, carries out the plan, and reports sizes and errors. */
+import { rangeError, ScalepointError } from '../core/errors.js';
+import { type ErrorMeasures, standsForInfinity } from '../core/measure.js';
+import { type Note, noteOf } from '../core/note.js';
 import { mention, ofType } from '../core/option-problem.js';
 import { waitingFor } from '../core/waiting.js';
-import type { ByteSource } from '../formats/files/bytes.js';
+import { elementsOf } from '../formats/codecs/elements.js';
+import { type ByteSource, quoted, quotedNames } from '../formats/files/bytes.js';
 import { openWithin } from '../formats/files/open.js';
 import { makeFolder, pathSink } from '../formats/files/path-sink.js';
 import {
@@ -13,17 +16,25 @@ import {
   memorySink,
   openSink,
 } from '../formats/files/sinks.js';
-import { type FilePlan, isInFolder, type OutputFile } from '../formats/format.js';
-import type { PlanChoices } from '../formats/options.js';
-import type { OutputRunOptions } from '../formats/run.js';
+import { isInFolder, type OpenModel, type OutputFile } from '../formats/format.js';
+import type { PlanChoices, Rule } from '../formats/options.js';
+import type { JudgedOutput, OutputRunOptions } from '../formats/run.js';
 import { fileName } from '../formats/shards.js';
 import type { Opened } from './open.js';
-import { entriesFor } from './options.js';
-import { type ModelFilePlan, outputName, type PlannedFile, planFor, usualOutput } from './plan.js';
-import { checkQuality, type ModelReport, reportOf } from './report.js';
+import type { OutputBound, WorkOptions } from './options.js';
+import {
+  infoOf,
+  type ModelFilePlan,
+  type ModelTotals,
+  outputName,
+  type PlannedFile,
+  type PlannedTensorInfo,
+  planFor,
+  totalsOf,
+  usualOutput,
+} from './plan.js';
 import { startRunner } from './start.js';
 import type { TileRunner } from './task.js';
-import type { WorkOptions } from './work-options.js';
 import { clearIndex, completeResult } from './work-parts.js';
 import { convertedElements, hasChecksums, writePlan } from './writing.js';
 
@@ -77,12 +88,12 @@ export interface Quantized {
 }
 
 /** The contents of the files beside a result: the given ones with new entries, or without entries that are no longer true. */
-function sidecarsFor({ format }: Opened, plan: FilePlan, choices: PlanChoices): Record<string, unknown> {
+function sidecarsFor(plan: ModelFilePlan, choices: PlanChoices): Record<string, unknown> {
   const given = choices as unknown as Readonly<Record<string, unknown>>;
   const contents: Record<string, unknown> = {};
   const types = plan.tensors.map(({ source }) => source.type);
   const { decoded } = plan;
-  for (const [option, { sidecar }] of Object.entries(entriesFor(format, choices.to))) {
+  for (const [option, { sidecar }] of Object.entries(plan.entries)) {
     if (sidecar === undefined) continue;
     const addition = plan.sidecars.find((planned) => planned.option === option);
     const before = given[option];
@@ -131,7 +142,7 @@ export async function quantizeOpen(
   const plan = await planFor(opened, choices, given);
   check?.(plan);
   const usual = usualOutput(plan.format);
-  const sidecars = sidecarsFor(opened, plan, choices);
+  const sidecars = sidecarsFor(plan, choices);
   const { others } = plan;
   const isPath = typeof output === 'string' || output instanceof URL;
   if (others !== undefined && !isPath)
@@ -208,4 +219,184 @@ export async function writeSidecar(path: string | URL, text: string, overwrite =
   } finally {
     await sink.discard(undefined);
   }
+}
+
+/** The result of converting a tensor, or the reason why it was kept. */
+export interface TensorReport extends PlannedTensorInfo {
+  /** Error of a converted tensor against the original. */
+  readonly error?: ErrorMeasures | undefined;
+  /** Number of elements of a float tensor that are NaN or infinite. */
+  readonly nonFinite?: number | undefined;
+}
+
+/** A tensor that was raised. */
+export interface RaisedTensor {
+  /** Its name in the file. */
+  readonly name: string;
+  /** Its target before. */
+  readonly from: string;
+  /** Its target behind the step; `keep` for the type of the file. */
+  readonly to: string;
+  /** Bytes that it takes more. */
+  readonly bytes: number;
+}
+
+/** The worst output of a result, and the size of the result in bytes. */
+type StepOutput = JudgedOutput & {
+  /** Size of all files. */
+  readonly bytes: number;
+};
+
+/** A step of a repair: tensors that were raised together. */
+export interface RepairStep {
+  /** The tensors, the largest gain per byte first. */
+  readonly tensors: readonly RaisedTensor[];
+  /** The result before. */
+  readonly before: StepOutput;
+  /** The result with the tensors raised. */
+  readonly after: StepOutput;
+}
+
+/** Tensors that were raised until outputs held `minOutput`. */
+export interface OutputRepair {
+  /** The given bound. */
+  readonly bound: OutputBound;
+  /** Each output of the result on each backend. */
+  readonly outputs: readonly JudgedOutput[];
+  /** The steps, in order; empty if the bound held from the start. */
+  readonly steps: readonly RepairStep[];
+  /** Rules that make the same result without running it, behind the given ones. */
+  readonly rules: readonly Rule[];
+  /** Number of results that were made in memory and run. */
+  readonly runs: number;
+}
+
+/** The result of converting a model. */
+export interface ModelReport {
+  /** In the order of the input. */
+  readonly tensors: readonly TensorReport[];
+  /** Sums over all tensors. */
+  readonly totals: ModelTotals;
+  /** Notes about the result; mostly empty. */
+  readonly notes: readonly Note[];
+  /** With `minOutput`: the outputs, and the tensors that were raised. */
+  readonly repair?: OutputRepair | undefined;
+}
+
+/** Code `QUALITY`: the result misses the required SQNR, or its outputs miss `minOutput`, and it was dropped. */
+export class QualityError extends ScalepointError {
+  /** The report of the dropped result. */
+  readonly report: ModelReport;
+
+  /** @param tensor its name; undefined if outputs missed their bound */
+  constructor(message: string, tensor: string | undefined, report: ModelReport) {
+    super('QUALITY', message, tensor === undefined ? {} : { tensor });
+    this.report = report;
+  }
+}
+
+/** The largest number of float16, and a root mean square that no trained weights reach: embeddings of T5 have some 10 to 20. */
+const [largestHalf, mostUsual] = [65504, 100];
+
+/**
+ * The report of a plan.
+ * @param measures of each tensor that was read as floats
+ * @param isWritten true for a result, whose NaN and infinities are noted
+ */
+export function reportOf(
+  model: OpenModel,
+  plan: ModelFilePlan,
+  measures: readonly (ErrorMeasures | undefined)[],
+  isWritten = false,
+): ModelReport {
+  const tensors = plan.tensors.map((tensor, i): TensorReport => {
+    const error = measures[i];
+    const info: { -readonly [Key in keyof TensorReport]: TensorReport[Key] } = infoOf(tensor, plan);
+    if (error === undefined) return info;
+    info.nonFinite = error.nonFinite;
+    if (tensor.kept === undefined) info.error = error;
+    return info;
+  });
+  const notes = [...plan.notes];
+  // Numbers beyond the largest one of their new type.
+  const beyond = tensors.filter(({ error }) => error?.saturated !== undefined);
+  const saturated = beyond.reduce((sum, { error }) => sum + (error?.saturated ?? 0), 0);
+  // Weights whose numbers are too large to be those of a trained model. The length of a tensor as a vector is at least its largest number,
+  // and its root mean square at most. Plain floats share no scale.
+  const huge = tensors.filter(({ shape, to, error }) => {
+    if (error === undefined || error.relativeL2 === 0 || /^(BF16|F16|F32|F64)$/.test(to)) return false;
+    const rootMeanSquare = error.rmse / error.relativeL2;
+    return rootMeanSquare > mostUsual && rootMeanSquare * Math.sqrt(elementsOf(shape)) > largestHalf;
+  });
+  // Moments that could not be factored with the wanted damping.
+  const damped = tensors.filter(({ error }, i) => {
+    const wanted = plan.tensors[i]?.feedback?.damping;
+    return wanted !== undefined && (error?.output?.damping ?? 0) > wanted;
+  });
+  const damping = damped.reduce((most, { error }) => Math.max(most, error?.output?.damping ?? 0), 0);
+  // NaN and infinities, which are written as they are.
+  const strange = tensors.filter(({ nonFinite = 0 }, i) => isWritten && nonFinite > 0 && !plan.tensors[i]?.infinities);
+  const count = strange.reduce((sum, { nonFinite = 0 }) => sum + nonFinite, 0);
+  // Note each of these facts that holds for some tensors, and codes with feedback that were no better, and errors that nothing was held
+  // back for.
+  const facts = [
+    {
+      kind: 'saturated',
+      found: beyond,
+      data: { count: saturated, to: beyond[0]?.to },
+      text: `${saturated} ${saturated === 1 ? 'number is' : 'numbers are'} beyond ${beyond[0]?.to} and became its largest one`,
+      most: 1,
+    },
+    {
+      kind: 'hugeValues',
+      found: huge,
+      text: 'numbers of this size round those that share a scale with them to 0, and may be infinite where a program computes in float16',
+      most: 3,
+    },
+    {
+      kind: 'dampedMore',
+      found: damped,
+      data: { damping },
+      text: `the second moments are not positive definite, so more was added to them, up to ${damping}`,
+    },
+    {
+      kind: 'outputsNoBetter',
+      found: tensors.filter(({ error }) => error?.output?.plain === 1),
+      text: 'rounded to the nearest, because GPTQ made their outputs no better',
+    },
+    {
+      kind: 'notHeldBack',
+      found: tensors.filter(({ error }) => error?.output?.heldBack === false),
+      text: 'their moments hold no data back, so errors of outputs are those on the data that codes were fitted to',
+    },
+    {
+      kind: 'nonFinite',
+      found: strange,
+      data: { count },
+      text: `the result holds ${count} ${count === 1 ? 'element that is' : 'elements that are'} NaN or infinite, as its source does`,
+      most: 3,
+    },
+  ];
+  for (const { kind, found, data, text, most } of facts) {
+    const names = found.map(({ name }) => name);
+    if (names.length > 0) notes.push(noteOf(kind, { tensors: names, ...data }, `${text}: ${quotedNames(names, most)}`));
+  }
+  return { tensors, totals: totalsOf(tensors, model.bytes, plan), notes };
+}
+
+/** Ignores single numbers that stand for infinity. @throws QualityError if the SQNR of another tensor is below `minSqnrDb` */
+export function checkQuality(report: ModelReport, minSqnrDb: number): void {
+  const missed = report.tensors
+    .flatMap(({ name, shape, error }) => {
+      if (error === undefined || error.sqnrDb >= minSqnrDb) return [];
+      const isInfinity = standsForInfinity(elementsOf(shape), error.maxAbsoluteError);
+      return isInfinity ? [] : [{ name, db: error.sqnrDb }];
+    })
+    .sort((a, b) => a.db - b.db);
+  const [worst] = missed;
+  if (worst === undefined) return;
+  const list = missed.slice(0, 3).map(({ name, db }) => `${quoted(name)} (${db.toFixed(2)} dB)`);
+  const more = missed.length > list.length ? ` and ${missed.length - list.length} more` : '';
+  const message = `SQNR below ${minSqnrDb} dB, nothing was written: ${list.join(', ')}${more}`;
+  throw new QualityError(message, worst.name, report);
 }

@@ -1,15 +1,28 @@
-/** Opens the files of a model and recognizes their format by their content, not by their names. */
-import { rangeError, ScalepointError } from '../core/errors.js';
+/**
+ * Opens the files of a model, and recognizes their format by their content, not by their names. Finds the files beside it, such as its
+ * configuration and its tokenizer, which are given with the model or lie in its folder.
+ */
+
+import type { Beside } from '../architectures/converter.js';
+import { isFileBeside } from '../architectures/registry.js';
+import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { asImportError } from '../core/imported.js';
 import { nodeModule } from '../core/node.js';
 import { ofType } from '../core/option-problem.js';
 import { tagOf } from '../core/realms.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
-import type { ByteSource, FileInput } from '../formats/files/bytes.js';
-import { fileOfHandle, type InputNotes, isHandle, openInput, urlFileName, withAddress } from '../formats/files/open.js';
+import { type ByteSource, type FileInput, isMissing, quoted, tooLongError } from '../formats/files/bytes.js';
+import {
+  decodedName,
+  fileOfHandle,
+  type InputNotes,
+  isHandle,
+  openInput,
+  urlFileName,
+  withAddress,
+} from '../formats/files/open.js';
 import type { OpenFile } from '../formats/format.js';
 import { type FormatSignature, signatures } from '../formats/signatures.js';
-import { separated } from './beside.js';
 import { modelInFolder } from './folder.js';
 
 /**
@@ -55,8 +68,20 @@ export async function withFiles<T>(
   try {
     for (const one of inputs) {
       signal?.throwIfAborted();
-      const { file } = await waiting.soon(fileOfInput(one));
-      files.push({ input: file, source: await openInput(waiting, file, notes, { given: one }) });
+      // Take the File of a handle, the URL of a text, or the model in a folder (Node). A promise that was given in place of a file must not
+      // be awaited here.
+      let input: FileInput;
+      if (isHandle(one)) input = (await waiting.soon(fileOfHandle(one))).file;
+      else {
+        input = withAddress(one);
+        const isAddress = input instanceof URL && input.protocol === 'file:';
+        const path = isAddress ? nodeModule('node:url')?.fileURLToPath(input as URL) : input;
+        const stat = typeof path === 'string' ? nodeModule('node:fs/promises')?.stat(path) : undefined;
+        // Other problems are reported when the file is opened.
+        const status = stat && (await waiting.soon(stat.catch(() => undefined)));
+        if (status?.isDirectory()) input = await waiting.soon(modelInFolder(path as string));
+      }
+      files.push({ input, source: await openInput(waiting, input, notes, { given: one }) });
     }
     return await use(files, waiting);
   } catch (error) {
@@ -82,14 +107,10 @@ export interface RecognizedFiles {
 /** Bytes at the start of a file that are enough to recognize its format. */
 export const modelStartBytes = 1024;
 
-function startsWith(head: Uint8Array, bytes: readonly number[]): boolean {
-  return bytes.every((byte, i) => head[i] === byte);
-}
-
 /** Finds the format of a file or of an index. Magic numbers come first because they are the surest sign. */
 function findFormat(head: Uint8Array): { readonly format: FormatSignature; readonly isIndex: boolean } | undefined {
   const format =
-    signatures().find(({ magic }) => magic !== undefined && startsWith(head, magic)) ??
+    signatures().find(({ magic }) => magic?.every((byte, i) => head[i] === byte)) ??
     signatures().find((known) => known.sniff?.(head));
   if (format !== undefined) return { format, isIndex: false };
   // The index of safetensors is recognized last: other indices are JSON, too.
@@ -104,17 +125,13 @@ export function isModelStart(head: Uint8Array): boolean {
   return findFormat(head.subarray(0, modelStartBytes)) !== undefined;
 }
 
-function firstBytes(source: ByteSource): Promise<Uint8Array> {
-  return source.read(0, Math.min(modelStartBytes, source.size));
-}
-
 /** Finds the only file that is a model with data in other files. Undefined unless there is exactly one. */
 async function modelWithData(
   files: readonly OpenFile[],
 ): Promise<{ readonly format: FormatSignature; readonly first: number } | undefined> {
   const found: { format: FormatSignature; first: number }[] = [];
   for (const [first, { source }] of files.entries()) {
-    const { format, isIndex } = findFormat(await firstBytes(source)) ?? {};
+    const { format, isIndex } = findFormat(await source.read(0, Math.min(modelStartBytes, source.size))) ?? {};
     if (isIndex) return undefined;
     // Data may begin like a model by chance; the extension decides then.
     if (format?.takesData) found.push({ format, first });
@@ -135,27 +152,20 @@ const strangers: readonly [name: string, start: string][] = [
   ['a git-lfs pointer in place of the file', 'version https://git-lfs'],
 ];
 
-/** Recognizes the format by the content. @throws ScalepointError `UNKNOWN_FORMAT` */
-async function detectFormat(source: ByteSource) {
-  const head = await firstBytes(source);
-  const found = findFormat(head);
-  if (found !== undefined) return found;
-  const stranger = strangers.find(([, start]) =>
-    startsWith(
-      head,
-      [...start].map((letter) => letter.charCodeAt(0)),
-    ),
-  )?.[0];
+/** The error for a file that begins like no model. */
+function unknownFormat(head: Uint8Array, size: number): ScalepointError {
+  const text = String.fromCharCode(...head.subarray(0, 64));
+  const stranger = strangers.find(([, start]) => text.startsWith(start))?.[0];
   const hex = [...head.subarray(0, 8)].map((byte) => byte.toString(16).padStart(2, '0')).join(' ');
   let seen = `the file begins with ${hex}`;
-  if (source.size === 0) seen = 'the file is empty';
+  if (size === 0) seen = 'the file is empty';
   if (stranger !== undefined) seen = `the file looks like ${stranger} (it begins with ${hex})`;
   const indices = signatures().flatMap(({ index, label }) =>
     index ? [`the ${index.name} of a sharded ${label} model`] : [],
   );
   const readable = [...signatures().map(({ files }) => files), ...indices];
   const list = `${readable.slice(0, -1).join(', ')} and ${readable.at(-1)}`;
-  throw new ScalepointError('UNKNOWN_FORMAT', `${seen}; supported are ${list}`);
+  return new ScalepointError('UNKNOWN_FORMAT', `${seen}; supported are ${list}`);
 }
 
 /**
@@ -164,20 +174,28 @@ async function detectFormat(source: ByteSource) {
  */
 export async function recognize(given: readonly OpenFile[]): Promise<RecognizedFiles> {
   const { model: files, beside } = await separated(given);
-  const others = { first: files[0] as OpenFile, beside };
-  const withFirst = (first: number) => [files[first] as OpenFile, ...files.filter((_, i) => i !== first)];
-  const withData = files.length > 1 ? await modelWithData(files) : undefined;
-  if (withData !== undefined) return { format: withData.format, model: withFirst(withData.first), ...others };
-  const found = await Promise.all(files.map(({ source }) => detectFormat(source)));
-  const index = found.findIndex(({ isIndex }) => isIndex);
-  const first = Math.max(0, index);
-  const areSplits = found.every(({ format }) => format.takesSplits && format === found[0]?.format);
-  if (index < 0 && files.length > 1 && !areSplits) {
-    const indices = signatures().flatMap(({ index }) => (index ? [index.name] : []));
-    throw rangeError('file', ofType(...indices), files.length);
+  let chosen = files.length > 1 ? await modelWithData(files) : undefined;
+  if (chosen === undefined) {
+    const found = await Promise.all(
+      files.map(async ({ source }) => {
+        const head = await source.read(0, Math.min(modelStartBytes, source.size));
+        const known = findFormat(head);
+        if (known === undefined) throw unknownFormat(head, source.size);
+        return known;
+      }),
+    );
+    const index = found.findIndex(({ isIndex }) => isIndex);
+    const areSplits = found.every(({ format }) => format.takesSplits && format === found[0]?.format);
+    if (index < 0 && files.length > 1 && !areSplits) {
+      const indices = signatures().flatMap(({ index }) => (index ? [index.name] : []));
+      throw rangeError('file', ofType(...indices), files.length);
+    }
+    const first = Math.max(0, index);
+    chosen = { format: (found[first] as (typeof found)[number]).format, first };
   }
-  const { format } = found[first] as (typeof found)[number];
-  return { format, model: withFirst(first), ...others };
+  const { format, first } = chosen;
+  const model = [files[first] as OpenFile, ...files.filter((_, i) => i !== first)];
+  return { format, model, first: files[0] as OpenFile, beside };
 }
 
 /** The URL of a text that begins like one, with the name of its file; undefined for paths. @throws RangeError naming `file` */
@@ -186,21 +204,120 @@ export function urlOfText(text: string): { readonly url: URL; readonly name: str
   return url instanceof URL ? { url, name: urlFileName(url) || url.hostname } : undefined;
 }
 
+/** Names of files that accompany a model, and names of indices, which list the files of a model. */
+const besides = /\.(json|txt|model|jinja|md)$/i;
+const indices = /(^|\.)index\.json$/i;
+
+/** The path of a File within the folder that the user chose, else its name. */
+function folderPath({ input, source }: OpenFile): string {
+  const { webkitRelativePath } = input as { webkitRelativePath?: unknown };
+  return typeof webkitRelativePath === 'string' && webkitRelativePath !== '' ? webkitRelativePath : (source.name ?? '');
+}
+
+/** Bytes at the start of an index that contain `weight_map`. */
+const indexHead = 1 << 16;
+
+const indexStart = ({ source }: OpenFile) => source.read(0, Math.min(source.size, indexHead));
+
+/** Separates the files of a model from those beside it. If there are no others, all files belong to the model. */
+async function separated(
+  files: readonly OpenFile[],
+): Promise<{ model: readonly OpenFile[]; beside: readonly OpenFile[] }> {
+  const model: OpenFile[] = [];
+  let beside: OpenFile[] = [];
+  for (const file of files) {
+    const { name = '' } = file.source;
+    const isBeside = (besides.test(name) && !indices.test(name)) || isFileBeside(name, folderPath(file));
+    (isBeside ? beside : model).push(file);
+  }
+  // The index of a model with data in other files may be JSON, too.
+  for (const file of beside) {
+    const head = await indexStart(file);
+    if (!signatures().some(({ takesData, sniff }) => takesData === true && sniff?.(head) === true)) continue;
+    model.push(file);
+    beside = beside.filter((other) => other !== file);
+  }
+  if (model.length === 0) return { model: files, beside: [] };
+  if (model.length > 1 && !model.some(({ source: { name = '' } }) => indices.test(name))) {
+    // Browsers rename files that are saved twice, so that names prove nothing.
+    for (const file of beside) {
+      if (!new TextDecoder().decode(await indexStart(file)).includes('"weight_map"')) continue;
+      model.push(file);
+      beside = beside.filter((other) => other !== file);
+      break;
+    }
+  }
+  return { model, beside };
+}
+
+/** Largest size of a file beside a model, in bytes. Tokenizers of some models have 35 MB. */
+const mostBytes = 100_000_000;
+
+async function contentOf(name: string, source: ByteSource): Promise<Uint8Array<ArrayBuffer>> {
+  if (source.size > mostBytes) throw tooLongError(quoted(name), mostBytes);
+  return source.read(0, source.size);
+}
+
 /**
- * An input as files are opened: the URL of a text, the model in a folder (Node), the File of a handle, or the input itself.
- * @throws RangeError naming `file`; ScalepointError `IO` or `NOT_FOUND`
+ * The files beside a model.
+ * @param beside the files that were given with it
+ * @param notes takes the files that are read
  */
-async function fileOfInput(input: FileInput | FileSystemFileHandle): Promise<{ readonly file: FileInput }> {
-  if (isHandle(input)) return fileOfHandle(input);
-  const file = withAddress(input);
-  const isAddress = file instanceof URL && file.protocol === 'file:';
-  const path = isAddress ? nodeModule('node:url')?.fileURLToPath(file) : typeof file === 'string' ? file : undefined;
-  // A promise that was given in place of a file must not be awaited here.
-  if (path === undefined) return { file };
-  // Other problems are reported when the file is opened.
-  const status = await nodeModule('node:fs/promises')
-    ?.stat(path)
-    .catch(() => undefined);
-  if (!status?.isDirectory()) return { file };
-  return { file: await modelInFolder(path) };
+export function besideOf(
+  { input }: OpenFile,
+  beside: readonly OpenFile[],
+  waiting: Waiting,
+  notes: InputNotes,
+): Beside {
+  // Locate files in the folder of a path or URL.
+  let folder: string | undefined;
+  let locate: ((name: string) => FileInput) | undefined;
+  const paths = nodeModule('node:path');
+  if (input instanceof URL) {
+    folder = decodedName(input.pathname.split('/').at(-2) ?? '');
+    locate = (name) => new URL(name.split('/').map(encodeURIComponent).join('/'), input);
+  } else if (typeof input === 'string' && paths !== undefined) {
+    const path = paths.dirname(paths.resolve(input));
+    folder = paths.basename(path);
+    locate = (name) => paths.join(path, name);
+  }
+  if (locate === undefined || beside.length > 0) {
+    // Find files among the given ones, by their paths in the folder or by their names.
+    const given = beside.map(folderPath);
+    const [top] = (given.find((path) => path.includes('/')) ?? '').split('/');
+    return {
+      folder: top || undefined,
+      isRemote: false,
+      async file(name) {
+        const [found, other] = beside.filter((_, i) => given[i] === name || given[i] === `${top}/${name}`);
+        if (found === undefined) return undefined;
+        if (other !== undefined) throw typeError('file', { kind: 'distinct' }, name);
+        return contentOf(name, found.source);
+      },
+    };
+  }
+  const locateFile = locate;
+  return {
+    folder: folder || undefined,
+    isRemote: input instanceof URL && input.protocol !== 'file:',
+    async file(name) {
+      const open = async (path: string): Promise<ByteSource | undefined> => {
+        try {
+          return await openInput(waiting, locateFile(path), notes, { most: mostBytes });
+        } catch (error) {
+          if (isMissing(error)) return undefined;
+          throw error;
+        }
+      };
+      // The settings of models for transformers.js lie above their folder onnx.
+      const isInside = folder === 'onnx' && /\.onnx($|\?)/i.test(String(input));
+      const source = (await open(name)) ?? (isInside ? await open(`../${name}`) : undefined);
+      if (source === undefined) return undefined;
+      try {
+        return await contentOf(name, source);
+      } finally {
+        await source.close();
+      }
+    },
+  };
 }

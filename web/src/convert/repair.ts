@@ -13,8 +13,15 @@ import { rulesFor } from './mixture-rules.js';
 import { type Opened, withModel } from './open.js';
 import { makerOf, type OutputBound } from './options.js';
 import { planFor } from './plan.js';
-import { type Quantized, quantizeOpen, type ResultOptions } from './quantize.js';
-import { type OutputRepair, QualityError, type RaisedTensor, type RepairStep } from './report.js';
+import {
+  type OutputRepair,
+  QualityError,
+  type Quantized,
+  quantizeOpen,
+  type RaisedTensor,
+  type RepairStep,
+  type ResultOptions,
+} from './quantize.js';
 
 // -------------------------------------------------------------------------------------------------------------------------- limits
 

@@ -1,5 +1,6 @@
 /** The steps of a plan in order: known bytes, copied bytes, tiles, and questions about tensors. */
 import { type Part, type Role, tileElements } from '../formats/codecs/codec.js';
+import type { ByteSource } from '../formats/files/bytes.js';
 import {
   type Copied,
   type FilePlan,
@@ -8,7 +9,7 @@ import {
   type PlannedTensor,
   type Segment,
 } from '../formats/format.js';
-import { type IsFar, type OutputPlace, type QuestionStep, type Reply, TileCutter, type TileStep } from './tiles.js';
+import { type OutputPlace, type QuestionStep, type Reply, TileCutter, type TileStep } from './tiles.js';
 
 /** Known bytes. */
 export interface BytesStep {
@@ -158,7 +159,8 @@ const tensorsBetween = 1 << 9;
 interface StepOptions {
   /** True for files that take bytes in the order of positions. */
   readonly sequential: boolean;
-  readonly isFar?: IsFar | undefined;
+  /** The files of the input. */
+  readonly files?: readonly ByteSource[] | undefined;
   /** Index of the plan's `moments` among the files of the input. */
   readonly momentsFile?: number | undefined;
 }
@@ -167,18 +169,17 @@ interface StepOptions {
  * Everything that has to be written, each byte once: in the order of positions if `sequential`, otherwise tensor by tensor, all parts of a
  * tile at once. Bytes that no segment holds become zeros.
  */
-export function* stepsOf(plan: FilePlan, { sequential, isFar, momentsFile }: StepOptions): Steps {
+export function* stepsOf(plan: FilePlan, { sequential, files, momentsFile }: StepOptions): Steps {
   const placesOf = placesIn(plan);
-  const cutter = new TileCutter({ isFar, momentsFile, refuses: plan.refusesNonFinite });
-  const inTurn = new SequentialParts(cutter);
+  const cutter = new TileCutter({ files, momentsFile, refuses: plan.refusesNonFinite });
+  const inTurn = sequential ? new SequentialParts(cutter) : undefined;
   const late: Steps[] = [];
   let begunTensors = 0;
   for (const [file, { segments, size }] of plan.files.entries()) {
-    // Put segments in order. Empty ones come before others at the same position. Most plans have them in order.
-    const compare = (a: Segment, b: Segment) => a.at - b.at || segmentBytes(plan, a) - segmentBytes(plan, b);
-    const isSorted = segments.every((segment, i) => i === 0 || compare(segments[i - 1] as Segment, segment) <= 0);
+    // Put segments in order, which most plans have. Empty ones come before others at the same position.
+    const sorted = segments.toSorted((a, b) => a.at - b.at || segmentBytes(plan, a) - segmentBytes(plan, b));
     let end = 0;
-    for (const segment of isSorted ? segments : segments.toSorted(compare)) {
+    for (const segment of sorted) {
       const { at: position } = segment;
       // Fill the gap before the segment.
       if (end < position) yield* zeroSteps(file, end, position);
@@ -194,7 +195,7 @@ export function* stepsOf(plan: FilePlan, { sequential, isFar, momentsFile }: Ste
       } else {
         const { tensor: index, role } = segment;
         const tensor = plan.tensors[index] as PlannedTensor;
-        if (sequential) {
+        if (inTurn !== undefined) {
           yield* inTurn.stepsOf(tensor, index, role, placesOf(index));
           continue;
         }

@@ -169,11 +169,6 @@ export interface BatchResult {
   readonly answers: readonly Answer[];
 }
 
-/** The problem that ended a batch; undefined if all tasks were carried out. */
-export function problemIn({ answers }: Pick<BatchResult, 'answers'>): Problem | undefined {
-  return answers.at(-1)?.problem;
-}
-
 /** A task of a batch failed. */
 export class TaskError extends Error {
   /** Index of the task in the batch. */
@@ -189,35 +184,6 @@ export class TaskError extends Error {
     this.writing = writing;
     this.cause = cause;
   }
-}
-
-/** Rows of a task that are in memory together. */
-export interface TilePiece {
-  readonly row: number;
-  readonly rows: number;
-}
-
-/** The rows of a task, cut into pieces. */
-export function taskPieces(task: TileTask): TilePiece[] {
-  const { rows } = task;
-  const pieceRows = ('pieceRows' in task ? task.pieceRows : undefined) ?? rows;
-  if (rows <= pieceRows) return [{ row: 0, rows }];
-  return Array.from({ length: Math.ceil(rows / pieceRows) }, (_, i) => ({
-    row: i * pieceRows,
-    rows: Math.min(pieceRows, rows - i * pieceRows),
-  }));
-}
-
-/** Bytes of an input part that a piece takes. */
-export function pieceBytes({ rows }: TileTask, { bytes, count }: InputPart, piece: TilePiece): number {
-  return piece.rows === rows ? bytes * count : ((bytes * count) / rows) * piece.rows;
-}
-
-/** The parts that a task reads, in the order in which its converter fills them. */
-export function inputPartsOf(task: TileTask): readonly InputPart[] {
-  const { inputs } = task;
-  if (task.kind === 'encode' && task.cached !== undefined) return [];
-  return inputs.length === 1 ? inputs[0].parts : inputs.flatMap(({ parts }) => parts);
 }
 
 /** Carries out batches. */

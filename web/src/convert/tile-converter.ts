@@ -3,25 +3,39 @@
  * bytes, so that the results are the same wherever and in whichever order tasks run.
  */
 
+import { type Factor, factorBytes, factorOf } from '../core/factor.js';
 import { addSums, mismatchesOf, nonFiniteOf, sumCount } from '../core/measure.js';
-import type { Core } from '../core/memory.js';
-import { elementFloats, errorsOf, movedRows, observeElements, withOutputErrors } from '../formats/codecs/calls.js';
-import { Arena, type Bytes, type Encoded, type Form, type Role, type StoredTile } from '../formats/codecs/codec.js';
+import { align, type Core } from '../core/memory.js';
+import {
+  elementFloats,
+  errorsOf,
+  movedRows,
+  observeElements,
+  withOutputErrors,
+  wrongMoments,
+} from '../formats/codecs/calls.js';
+import {
+  Arena,
+  type Bytes,
+  type Encoded,
+  type Form,
+  type Role,
+  type StoredTile,
+  type TileMoments,
+} from '../formats/codecs/codec.js';
 import { codecOf } from '../formats/codecs/registry.js';
-import { FactorCache } from './factor-cache.js';
-import { InputCache } from './input-cache.js';
-import type { InputReader } from './input-reader.js';
+import type { WriteBytes } from '../formats/files/reference.js';
+import { type InputReader, pieceBytes, type TilePiece, taskPieces } from './input-reader.js';
 import {
   type Answer,
   type Batch,
   type BatchResult,
+  type CacheRequest,
   type EncodeTask,
   type InputPart,
-  pieceBytes,
+  mostCached,
   TaskError,
-  type TilePiece,
   type TileTask,
-  taskPieces,
 } from './task.js';
 import { isAlike } from './tile-jobs.js';
 
@@ -39,8 +53,6 @@ export type Put = (offset: number, bytes: Uint8Array) => void;
 
 /** Bytes of arena and input cache together, beyond which the memory of the arena is released before the cache grows. */
 const mostMemory = 40 * 2 ** 20;
-
-const aligned = (address: number) => Math.ceil(address / 16) * 16;
 
 /** Decodes elements to floats. Returns their address. */
 function decodedFloats(core: Core, arena: Arena, form: Form, stored: StoredTile): number {
@@ -77,10 +89,71 @@ interface PreparedTask extends InputPlace {
   readonly isCached: boolean;
 }
 
+/** A stretch of wasm memory with cached inputs. */
+class InputCache {
+  readonly #core: Core;
+  /** The stretch; undefined before the first input. */
+  #room: { readonly base: number; readonly size: number } | undefined;
+  #used = 0;
+  /** Addresses of the inputs, by the ids of their requests. */
+  readonly #addresses = new Map<number, number>();
+
+  constructor(core: Core) {
+    this.#core = core;
+  }
+
+  /**
+   * Bytes that the stretch takes, or would take for a request: twice its total, since the last tiles of one tensor still wait when the next
+   * tensor is observed.
+   */
+  sizeFor({ total }: CacheRequest): number {
+    return Math.max(this.#room?.size ?? 0, Math.min(2 * total, mostCached));
+  }
+
+  /** Reserves memory for the bytes of an input. Returns its address; undefined if there is no room. */
+  add(request: CacheRequest, bytes: number): number | undefined {
+    const size = this.sizeFor(request);
+    if (this.#addresses.size === 0 && (this.#room?.size ?? 0) < size) {
+      this.releaseIdle();
+      // The cache is optional: tasks work without it.
+      const base = this.#core.tryAllocate(size + 16);
+      if (base === 0) return undefined;
+      this.#room = { base, size };
+    }
+    const room = this.#room;
+    if (room === undefined || this.#used + bytes > room.size) return undefined;
+    const address = align(room.base + this.#used);
+    this.#used = address + bytes - room.base;
+    this.#addresses.set(request.id, address);
+    return address;
+  }
+
+  /** The address of a cached input. */
+  find(id: number): number {
+    const address = this.#addresses.get(id);
+    if (address === undefined) throw new Error(`no input was cached as ${id}`);
+    return address;
+  }
+
+  /** Removes an input. */
+  drop(id: number): void {
+    this.#addresses.delete(id);
+    if (this.#addresses.size === 0) this.#used = 0;
+  }
+
+  /** Releases the memory if it holds no inputs. */
+  releaseIdle(): void {
+    if (this.#room === undefined || this.#addresses.size > 0) return;
+    this.#core.release(this.#room.base);
+    this.#room = undefined;
+    this.#used = 0;
+  }
+}
+
 /** Converts tiles in the memory of one core. */
 export class TileConverter {
   readonly #core: Core;
-  readonly #cache: InputCache;
+  #cache: InputCache | undefined;
   #factors: FactorCache | undefined;
   /** Memory of the task at hand: its inputs, which are kept, then what its codecs take. */
   readonly #arena: Arena;
@@ -89,7 +162,6 @@ export class TileConverter {
 
   constructor(core: Core) {
     this.#core = core;
-    this.#cache = new InputCache(core);
     this.#arena = new Arena(core);
   }
 
@@ -114,7 +186,8 @@ export class TileConverter {
         isCached = prepared.isCached;
         // Read and convert the task piece by piece, and add up the sums.
         for (const piece of prepared.pieces) {
-          const { byRole, views } = this.#placeOf(task, piece, prepared);
+          const isFirst = piece.row === 0 && prepared.views[0]?.buffer === this.#core.module.HEAPU8.buffer;
+          const { byRole, views } = isFirst ? prepared : this.#placeOf(task, piece, prepared);
           // Awaiting an input that is already here costs as much as a small task.
           const filled = inputs.fill(task, views, piece);
           if (filled !== undefined) await filled;
@@ -134,7 +207,7 @@ export class TileConverter {
               throw new Error(`the ${role} of a tile has ${part?.bytes} bytes instead of ${bytes}`);
             put(offset, HEAPU8.subarray(part.address, part.address + bytes));
           }
-          if (task.cached?.isLast) this.#cache.drop(task.cached.id);
+          if (task.cached?.isLast) this.#cache?.drop(task.cached.id);
         }
       } catch (cause) {
         throw cause instanceof TaskError ? cause : new TaskError(i, cause);
@@ -171,8 +244,10 @@ export class TileConverter {
     let cachedAt: number | undefined;
     const [part] = task.inputs[0].parts;
     if (task.kind === 'encode' && task.cached !== undefined && part !== undefined) {
+      this.#cache ??= new InputCache(this.#core);
       cachedAt = this.#cache.find(task.cached.id) + task.cached.row * ((part.bytes * part.count) / task.rows);
     } else if ('cache' in task && task.cache !== undefined && part !== undefined && inputs.paysToCache(part.file)) {
+      this.#cache ??= new InputCache(this.#core);
       if (this.#arena.capacity + this.#cache.sizeFor(task.cache) > mostMemory) this.#arena.release();
       cachedAt = this.#cache.add(task.cache, part.bytes * part.count);
     }
@@ -181,13 +256,13 @@ export class TileConverter {
     const offsets: number[] = [];
     for (const { parts } of cachedAt === undefined ? task.inputs : []) {
       for (const [i, part] of parts.entries()) {
-        if (parts[i - 1]?.role !== part.role) size = aligned(size);
+        if (parts[i - 1]?.role !== part.role) size = align(size);
         offsets.push(size);
         size += pieceBytes(task, part, first);
       }
     }
-    size = aligned(size);
-    if (this.#arena.capacity < size) this.#cache.releaseIdle();
+    size = align(size);
+    if (this.#arena.capacity < size) this.#cache?.releaseIdle();
     const start = this.#arena.start(size);
     const addresses = cachedAt === undefined ? offsets.map((offset) => start + offset) : [cachedAt];
     let at = 0;
@@ -210,10 +285,9 @@ export class TileConverter {
     return addresses.map((at, i) => new Uint8Array(buffer, at, pieceBytes(task, parts[i] as InputPart, piece)));
   }
 
-  /** Where the inputs of a piece lie. Those of a later piece in the cache follow those of the pieces before. */
+  /** Where the inputs of a piece lie, if it is a later one or memory has moved. Those of a later piece in the cache follow those of the pieces before. */
   #placeOf(task: TileTask, piece: TilePiece, prepared: PreparedTask): InputPlace {
-    const { addresses, byRole, views, isCached } = prepared;
-    if (piece.row === 0 && views[0]?.buffer === this.#core.module.HEAPU8.buffer) return prepared;
+    const { addresses, byRole, isCached } = prepared;
     const [part] = task.inputs[0].parts;
     if (!isCached || piece.row === 0 || part === undefined)
       return { byRole, views: this.#viewsAt(task, piece, addresses) };
@@ -298,5 +372,105 @@ export class TileConverter {
     const index = values.findIndex(isRefused);
     if (index < 0) return encoded;
     return { parts: {}, problem: { kind: 'non-finite', index, value: values[index] as number } };
+  }
+}
+
+/** Takes the output of one batch. */
+export interface BatchOutput {
+  readonly put: Put;
+  /** Ends the batch. Returns the output that is in memory. */
+  end(): ArrayBuffer;
+}
+
+/**
+ * Collects an output in memory.
+ * @param spare memory of an earlier output, reused if its size fits, because garbage of megabytes for each batch would pile up
+ */
+export function memoryOutput({ outputBytes }: Batch, spare: ArrayBuffer | undefined): BatchOutput {
+  const output = spare?.byteLength === outputBytes ? spare : new ArrayBuffer(outputBytes);
+  const memory = new Uint8Array(output);
+  return { put: (offset, bytes) => memory.set(bytes, offset), end: () => output };
+}
+
+/** Writes an output into files, as the batch says. The output of a single task is written from where it lies, that of several at once. */
+export function fileOutput(batch: Batch, writes: Float64Array, files: readonly WriteBytes[]): BatchOutput {
+  const write = (offset: number, bytes: Uint8Array) => {
+    const end = offset + bytes.length;
+    for (let i = 0; i < writes.length; i += 4) {
+      const from = writes[i + 2] as number;
+      const first = Math.max(offset, from);
+      const last = Math.min(end, from + (writes[i + 3] as number));
+      if (first >= last) continue;
+      try {
+        const write = files[writes[i] as number] as WriteBytes;
+        write((writes[i + 1] as number) + first - from, bytes.subarray(first - offset, last - offset));
+      } catch (cause) {
+        // Name the task that makes the first of these bytes.
+        const task = batch.tasks.findIndex(
+          (one) =>
+            one.kind === 'encode' &&
+            one.outputs.some((part) => part.offset <= first && first < part.offset + part.bytes),
+        );
+        throw new TaskError(Math.max(0, task), cause, true);
+      }
+    }
+  };
+  const [first, ...others] = batch.tasks;
+  const made = first?.kind === 'encode' ? first.outputs.reduce((sum, { bytes }) => sum + bytes, 0) : 0;
+  if (others.length === 0 && made === batch.outputBytes) return { put: write, end: () => new ArrayBuffer(0) };
+  const memory = memoryOutput(batch, undefined);
+  return {
+    put: memory.put,
+    end() {
+      write(0, new Uint8Array(memory.end()));
+      return new ArrayBuffer(0);
+    },
+  };
+}
+
+/** Memory of factors that stay besides the last one. Enough for the queries and keys of 2,048 columns, with another matrix between them. */
+const mostBytes = 48 * 2 ** 20;
+
+/** Keeps the last factors. For K columns each takes 4 K² bytes, and 8 K² more while it is made. */
+export class FactorCache {
+  readonly #core: Core;
+  /** By their inputs and settings. The last one that was used comes last. */
+  readonly #kept = new Map<string, Factor>();
+
+  constructor(core: Core) {
+    this.#core = core;
+  }
+
+  /**
+   * The moments of a task with their factor. @param parts addresses of the second input of the task, by role
+   * @throws ScalepointError `BAD_FILE` for numbers that cannot be moments, `OUT_OF_MEMORY`
+   */
+  momentsOf({ inputs: [, input], damping = 0, order, to }: EncodeTask, parts: StoredTile['parts']): TileMoments {
+    const { data: moments = 0, heldBack = 0 } = parts;
+    // They are the square of the number of inputs, in float32.
+    const columns = Math.sqrt((input?.parts[0]?.bytes ?? 0) / 4);
+    const groups = order === 'falling' ? codecOf(to).feedbackGroups?.(this.#core, to) : undefined;
+    const [part, held] = input?.parts ?? [];
+    const key = [part?.file, part?.begin, held?.begin, damping, groups?.group, groups?.outer].join();
+    let factor = this.#kept.get(key);
+    if (factor === undefined) {
+      const n = columns * columns;
+      if (heldBack !== 0 && this.#core.module.firstNonFinite(heldBack, n) < n) throw wrongMoments();
+      // Free old factors until this one has room.
+      let sum = factorBytes(columns);
+      for (const { bytes } of this.#kept.values()) sum += bytes;
+      for (const [old, { feedback, bytes }] of this.#kept) {
+        if (sum <= mostBytes) break;
+        this.#kept.delete(old);
+        this.#core.release(feedback);
+        sum -= bytes;
+      }
+      factor = factorOf(this.#core, moments, columns, damping, groups);
+      if (factor === undefined) throw wrongMoments();
+    }
+    this.#kept.delete(key);
+    this.#kept.set(key, factor);
+    const { feedback, weights, damping: used, order: columnsOrder } = factor;
+    return { moments, feedback, weights, damping: used, order: columnsOrder, heldBack };
   }
 }

@@ -3,10 +3,9 @@ import { errorData } from '../core/errors.js';
 import type { Core } from '../core/memory.js';
 import { type ReadBytes, readerOf, type WriteBytes, writerOf } from '../formats/files/reference.js';
 import type { JobHandler, SendData } from '../workers/serve.js';
-import { fileOutput, memoryOutput } from './batch-output.js';
-import { type GivenBytes, InputReader } from './input-reader.js';
-import { type BatchResult, inputPartsOf, TaskError } from './task.js';
-import { TileConverter } from './tile-converter.js';
+import { type GivenBytes, InputReader, inputPartsOf } from './input-reader.js';
+import { type BatchResult, TaskError } from './task.js';
+import { fileOutput, memoryOutput, TileConverter } from './tile-converter.js';
 import {
   type BatchBytes,
   type BatchFailure,

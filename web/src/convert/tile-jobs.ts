@@ -10,7 +10,6 @@ import {
   type EncodeTask,
   equalForms,
   type InputPart,
-  problemIn,
   type TileInput,
   type TileTask,
 } from './task.js';
@@ -82,7 +81,7 @@ export function isBatchAnswer(
   // jsdom has constructors of its own, so that instanceof would fail for arrays from workers of Node.
   if (!isBuffer(output) || !isBytes(measured) || !isDoubles(sums)) return false;
   if (!Number.isInteger(done) || !Array.isArray(answers)) return false;
-  const complete = done === tasks || ((done as number) < tasks && problemIn({ answers }) !== undefined);
+  const complete = done === tasks || ((done as number) < tasks && answers.at(-1)?.problem !== undefined);
   const measures = measured.length === tasks && [0, tasks * sumCount].includes(sums.length);
   return output.byteLength === (isWritten ? 0 : outputBytes) && written === isWritten && measures && complete;
 }

@@ -14,11 +14,11 @@ import type {
 } from '../formats/codecs/codec.js';
 import { elementsOf } from '../formats/codecs/elements.js';
 import { codecOf, float32Form } from '../formats/codecs/registry.js';
+import type { ByteSource } from '../formats/files/bytes.js';
 import type { LogicalTensor, PlannedTensor } from '../formats/format.js';
 import { isKeptFor } from '../formats/reason.js';
 import type { WeightMoments } from '../formats/statistics.js';
-import { type CachedRectangle, cachedRectangles, takeCached } from './input-cache.js';
-import { gridOf, rectangleInput } from './rectangle-input.js';
+import { gridOf, rectangleInput } from './logical-tensor.js';
 import {
   type CachedRows,
   type CacheRequest,
@@ -88,24 +88,7 @@ interface TilePattern extends Pick<TileCut, 'rectangle' | 'pieceRows'> {
   readonly outputs: readonly (ByteRuns & { readonly role: Role })[];
 }
 
-function tilePattern({ source, form: whole, parts }: PlannedTensor, cut: TileCut): TilePattern {
-  const { rectangle, roles, ranges, reads, pieceRows, form = whole } = cut;
-  const { runs } = codecOf(source.form);
-  const stored = source.gathered === undefined ? source.parts : [];
-  const inputs = stored.map(({ role }) => ({ role, ...runs(source.shape, source.form, role, rectangle) }));
-  const outputs = roles.map((role) => ({ role, ...codecOf(form).runs(source.shape, form, role, rectangle) }));
-  const measures = roles.includes(parts[0]?.role as Role);
-  // Zeros are of no file.
-  const read =
-    source.gathered === undefined ? inputs : rectangleInput(source, rectangle).parts.filter(({ file }) => file >= 0);
-  const sourceBytes = measures ? read.reduce((sum, { bytes, count }) => sum + bytes * count, 0) : 0;
-  return { rectangle, pieceRows, ranges, form, reads, measures, sourceBytes, inputs, outputs };
-}
-
 const isSameList = <T>(a: readonly T[], b: readonly T[]) => a.length === b.length && a.every((x, i) => x === b[i]);
-
-/** True if a file is far away, so that each separate read is slow. */
-export type IsFar = (file: number) => boolean;
 
 /** The second moments of a matrix's inputs, as a task reads them. @param file index of the file that holds them */
 function momentsInput({ byteOffset, heldBackOffset, columns }: WeightMoments, file: number): TileInput {
@@ -115,9 +98,33 @@ function momentsInput({ byteOffset, heldBackOffset, columns }: WeightMoments, fi
   return { form: float32Form, parts: [part('data', byteOffset), ...heldBack] };
 }
 
+/** A rectangle of a tensor that is observed and then encoded. */
+interface CachedRectangle {
+  readonly rectangle: Rectangle;
+  readonly id: number;
+  readonly bytes: number;
+}
+
+/** The last id that was given. Ids are unique in this thread, since several measurements may share workers. */
+let lastId = 0;
+
+/** The rectangles to cache, in the order of a cut; empty unless each is one contiguous run of whole rows. */
+function cachedRectangles(source: LogicalTensor, cut: RangeCut | SetsCut): CachedRectangle[] {
+  const rectangles = cut.kind === 'range' ? cut.rectangles : cut.observed.map(({ rectangle }) => rectangle);
+  if (source.gathered !== undefined) return [];
+  const found: CachedRectangle[] = [];
+  for (const rectangle of rectangles) {
+    const [first, ...others] = rectangleInput(source, rectangle).parts;
+    if (first === undefined || others.length > 0 || first.count !== 1 || first.bytes % rectangle.rows !== 0) return [];
+    found.push({ rectangle, id: ++lastId, bytes: first.bytes });
+  }
+  return found;
+}
+
 /** Options of a `TileCutter`. */
 interface CutterOptions {
-  readonly isFar?: IsFar | undefined;
+  /** The files of the input. If one is far away, each separate read is slow. */
+  readonly files?: readonly ByteSource[] | undefined;
   /** Index of the plan's `moments` among the files. Undefined: rounding has no error feedback. */
   readonly momentsFile: number | undefined;
   /** True: also measures the errors of outputs where rounding has no feedback. */
@@ -255,7 +262,7 @@ export class TileCutter {
     const { prepare } = given.source;
     const tensor = prepare === undefined ? given : yield* prepare(given);
     const { source, form } = tensor;
-    const prefersWide = source.parts.some(({ tensor: { file } }) => this.#options.isFar?.(file));
+    const prefersWide = source.parts.some(({ tensor: { file } }) => this.#options.files?.[file]?.isFar);
     const cuts = codecOf(form).cuts(source.shape, form, roles, { ...gridOf(source), prefersWide });
     // Cache inputs only if a later tile reads them again.
     const isReadAgain = roles.includes(tensor.parts[0]?.role as Role);
@@ -275,12 +282,40 @@ export class TileCutter {
         continue;
       }
       reply = undefined;
-      const pattern = tilePattern(tensor, cut);
-      const { rows, columns } = pattern.rectangle;
-      const isOne = count++ === 0 && rows * columns === elementsOf(source.shape);
-      const isWhole = isOne && isSameList(cut.roles, roles) && source.gathered === undefined;
-      this.#last = isWhole && pattern.ranges === undefined ? { tensor, roles, pattern } : undefined;
-      yield this.#tileOf(tensor, index, pattern, places, cut.reads === false ? undefined : takeCached(cached, cut));
+      // Find the bytes that the tile reads and makes, apart from where its tensor lies. Zeros are of no file.
+      const { rectangle, roles: made, ranges, reads, pieceRows, form: to = form } = cut;
+      const { rows, columns } = rectangle;
+      const { shape, gathered } = source;
+      const stored = codecOf(source.form);
+      const inputs = (gathered === undefined ? source.parts : []).map(({ role }) => ({
+        role,
+        ...stored.runs(shape, source.form, role, rectangle),
+      }));
+      const outputs = made.map((role) => ({ role, ...codecOf(to).runs(shape, to, role, rectangle) }));
+      const measures = made.includes(tensor.parts[0]?.role as Role);
+      let sourceBytes = 0;
+      if (measures) {
+        const read =
+          gathered === undefined ? inputs : rectangleInput(source, rectangle).parts.filter(({ file }) => file >= 0);
+        sourceBytes = read.reduce((sum, { bytes, count }) => sum + bytes * count, 0);
+      }
+      const pattern = { rectangle, pieceRows, ranges, form: to, reads, measures, sourceBytes, inputs, outputs };
+      const isOne = count++ === 0 && rows * columns === elementsOf(shape);
+      const isWhole = isOne && isSameList(made, roles) && gathered === undefined;
+      this.#last = isWhole && ranges === undefined ? { tensor, roles, pattern } : undefined;
+      // Take rows from the cache. Tiles come in the order of the observed rectangles.
+      let rowsInCache: CachedRows | undefined;
+      const [first] = cached;
+      if (reads !== false && first !== undefined) {
+        const { rectangle: whole, id } = first;
+        const [row, end] = [rectangle.row - whole.row, rectangle.row - whole.row + rows];
+        if (rectangle.column !== whole.column || columns !== whole.columns || row < 0 || end > whole.rows)
+          throw new Error('a tile is not the next part of what was observed');
+        const isLast = end === whole.rows;
+        if (isLast) cached.shift();
+        rowsInCache = { id, row, isLast };
+      }
+      yield this.#tileOf(tensor, index, pattern, places, rowsInCache);
     }
   }
 }

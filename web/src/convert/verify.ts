@@ -12,12 +12,11 @@ import { Md5 } from '../formats/files/checksums.js';
 import { type ReadStretch, readNeighbors } from '../formats/files/neighbors.js';
 import { type Finding, md5Digits, type SourceTensor } from '../formats/format.js';
 import type { FormatSidecars, ModelFormat } from '../formats/registry.js';
+import { TensorProgress } from './engine.js';
 import { elementIndex } from './logical-tensor.js';
 import { withModel } from './open.js';
-import { modelCalls, sidecarNames } from './options.js';
-import { TensorProgress } from './progress.js';
+import { checkOptions, checkWorkOptions, modelCalls, optionNames, type WorkOptions, withCallbacks } from './options.js';
 import type { ModelInput } from './recognize.js';
-import { checkOptions, checkWorkOptions, type WorkOptions, withCallbacks } from './work-options.js';
 
 /** The findings about a model. */
 export interface VerifyReport {
@@ -110,7 +109,7 @@ export interface VerifyModelOptions extends FormatSidecars, Pick<WorkOptions, 'o
 export async function verifyModel(file: ModelInput, options: VerifyModelOptions = {}): Promise<VerifyReport> {
   checkOptions(options, modelCalls().verifyModel, modelCalls());
   checkWorkOptions(options as WorkOptions);
-  for (const name of sidecarNames()) {
+  for (const name of optionNames(true)) {
     const value = (options as Readonly<Record<string, unknown>>)[name];
     if (value === undefined || (typeof value === 'object' && value !== null && !Array.isArray(value))) continue;
     throw typeError(name, ofType('object of a JSON file'), value);

@@ -7,13 +7,12 @@ import type { ByteSource } from '../formats/files/bytes.js';
 import { Md5 } from '../formats/files/checksums.js';
 import { type ByteSink, memorySink } from '../formats/files/sinks.js';
 import type { FilePlan, LogicalTensor, PlannedTensor } from '../formats/format.js';
-import { runSteps } from './engine.js';
+import { runSteps, TensorProgress } from './engine.js';
 import { storedBytes, tensorError } from './logical-tensor.js';
-import { type Progress, TensorProgress } from './progress.js';
+import type { Progress, WorkOptions } from './options.js';
 import { withRunner } from './start.js';
 import { stepsOf } from './steps.js';
 import type { TileRunner } from './task.js';
-import type { WorkOptions } from './work-options.js';
 
 /** A plan, its files, and the runner for it. */
 export interface WriteWork {
@@ -64,7 +63,7 @@ export async function writePlan(work: WriteWork): Promise<(ErrorMeasures | undef
   const sums = await runSteps({
     steps: stepsOf(plan, {
       sequential,
-      isFar: (file) => files[file]?.isFar === true,
+      files,
       momentsFile: moments === undefined ? undefined : files.length - 1,
     }),
     tensors: tensors.length,

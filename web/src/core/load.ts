@@ -3,12 +3,11 @@ import { simd as hasSimd } from 'wasm-feature-detect';
 import createCore, { buildId } from './core.mjs';
 import type { CoreModule } from './door.js';
 import { ScalepointError, typeError } from './errors.js';
-import { checkLoadOptions, type LoadOptions } from './load-options.js';
+import { checkLoadOptions, type LoadOptions, type Tier, type WasmModule, type WasmSource } from './load-options.js';
 import { Core, isModelsModule } from './memory.js';
 import { ofType } from './option-problem.js';
 import { ownWasm } from './own-wasm.js';
 import { isBuffer } from './realms.js';
-import type { Tier, WasmModule, WasmSource } from './tier.js';
 import { waitingFor } from './waiting.js';
 
 interface NodeProcess {

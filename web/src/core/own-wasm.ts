@@ -1,5 +1,5 @@
 // Locates the wasm files of this package. scalepoint/inline replaces it by own-wasm.ts of web/src/inline.
-import type { Tier, WasmModule, WasmSource } from './tier.js';
+import type { Tier, WasmModule, WasmSource } from './load-options.js';
 
 /** The wasm file of a module and a tier, which lies beside this file. */
 export async function ownWasm(module: WasmModule, tier: Tier): Promise<WasmSource> {

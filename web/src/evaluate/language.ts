@@ -2,11 +2,11 @@
 
 import type { Converted } from '../architectures/converter.js';
 import { convertersFrom } from '../architectures/registry.js';
+import { gridOf, rectangleInput } from '../convert/logical-tensor.js';
 import type { Opened } from '../convert/open.js';
-import { gridOf, rectangleInput } from '../convert/rectangle-input.js';
+import type { WorkOptions } from '../convert/options.js';
 import { defaultWorkers, withRunner } from '../convert/start.js';
 import { TaskError, type TileRunner } from '../convert/task.js';
-import type { WorkOptions } from '../convert/work-options.js';
 import { ScalepointError } from '../core/errors.js';
 import { elementsOf, largestCount } from '../formats/codecs/elements.js';
 import { codecOf, float32Form } from '../formats/codecs/registry.js';

@@ -1,5 +1,5 @@
 // Replaces web/src/core/own-wasm.ts in scalepoint/inline, where the wasm files are part of the code.
-import type { Tier, WasmModule, WasmSource } from '../core/tier.js';
+import type { Tier, WasmModule, WasmSource } from '../core/load-options.js';
 import { scalar, simd } from './embedded.mjs';
 import { unpackEmbedded } from './unpack.js';
 

@@ -1,9 +1,9 @@
 /** Has workers carry out jobs, each with an instance of the core of its own. The kinds of jobs are those that `web/src/worker.ts` names. */
 
 import { type ErrorData, errorFrom, ScalepointError, typeError } from '../core/errors.js';
+import type { WasmModule } from '../core/load-options.js';
 import { ofType } from '../core/option-problem.js';
 import { show } from '../core/show.js';
-import type { WasmModule } from '../core/tier.js';
 import type { WorkerLike } from '../core/worker-like.js';
 import { ownWorker } from './own-worker.js';
 
