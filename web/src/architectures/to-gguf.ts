@@ -1,33 +1,16 @@
 /** safetensors to GGUF: checkpoints of diffusion models, and folders of language models. */
 import { ScalepointError } from '../core/errors.js';
 import { quoted } from '../formats/files/bytes.js';
-import type { OpenModel } from '../formats/format.js';
 import type { GgufChoices } from '../formats/gguf/options.js';
 import { towerArchitecture } from '../formats/gguf/signature.js';
 import type { Converter } from './converter.js';
-import {
-  detectDiffusion,
-  diffusersLayout,
-  diffusionReaders,
-  diffusionReasonText,
-  isDiffusion,
-} from './diffusion/detect.js';
+import { detectDiffusion, diffusersLayout, diffusionReaders, diffusionReasonText } from './diffusion/detect.js';
 
 /** The code for folders, loaded with the first one. */
 const loadFolders = () => import('./folder-to-gguf.js');
 
 /** Names of tensors of adapters, such as LoRA, which are not models themselves. */
 const adapter = /[._]lora[._](a|b|up|down)\b|\.hada_w|\.lokr_w/i;
-
-function refuseAdapter({ tensors }: OpenModel): void {
-  const found = tensors.find(({ name }) => adapter.test(name));
-  if (found === undefined) return;
-  throw new ScalepointError(
-    'UNKNOWN_FORMAT',
-    `the file is an adapter (LoRA), as the tensor ${quoted(found.name)} shows; merge it into its model first`,
-    { tensor: found.name },
-  );
-}
 
 export const toGguf: Converter = {
   from: ['safetensors', 'pytorch'],
@@ -47,7 +30,7 @@ export const toGguf: Converter = {
       const code = `llama-mtmd-cli ${files} --image picture.jpg\nllama-server ${files}`;
       return [{ program: 'llama.cpp', code }];
     }
-    return isDiffusion(architecture) ? diffusionReaders(file) : undefined;
+    return diffusionReaders(architecture, file);
   },
 
   choicesLike: ({ metadata }) => ({ mmproj: metadata['general.type'] === 'mmproj' }),
@@ -65,7 +48,11 @@ export const toGguf: Converter = {
   },
 
   async convert(model, beside, choices) {
-    refuseAdapter(model);
+    const found = model.tensors.find(({ name }) => adapter.test(name));
+    if (found !== undefined) {
+      const message = `the file is an adapter (LoRA), as the tensor ${quoted(found.name)} shows; merge it into its model first`;
+      throw new ScalepointError('UNKNOWN_FORMAT', message, { tensor: found.name });
+    }
     const isTower = (choices as GgufChoices).mmproj === true;
     const original = isTower ? undefined : detectDiffusion(model.tensors);
     const diffusion = isTower ? undefined : (original ?? diffusersLayout(model.tensors));

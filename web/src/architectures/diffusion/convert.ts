@@ -44,8 +44,6 @@ const mostNameBytes = 127;
 /** Names of the scales of quantized weights. The codes cannot be decoded without them. */
 const scaleName = /(^|\.)scaled_fp8$|\.(scale_weight|scale_input|weight_scale|input_scale|comfy_quant)$/;
 
-const hasScales = ({ tensors }: OpenModel) => tensors.some(({ name }) => scaleName.test(name));
-
 function unsupportedTensor({ name: tensor, byteOffset }: SourceTensor, message: string, hint?: Hint): never {
   throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(tensor)}: ${message}`, { tensor, byteOffset, hint });
 }
@@ -307,7 +305,7 @@ export async function convertDiffusion(
   isDiffusers: boolean,
 ): Promise<Converted> {
   const { dropped = [] } = architecture;
-  const isRestored = hasScales(model) || model.adapters !== undefined;
+  const isRestored = model.adapters !== undefined || model.tensors.some(({ name }) => scaleName.test(name));
   const stored = isRestored ? await tensorsAsFloats(model, true) : model.tensors.map(plainTensor);
   const original = isDiffusers ? originalModel(stored) : undefined;
   const all = original?.tensors ?? stored;

@@ -40,13 +40,9 @@ export function diffusersLayout(tensors: readonly SourceTensor[]): Architecture 
   return diffusionArchitectures.find((architecture) => architecture.name === name);
 }
 
-/** True for names of diffusion architectures. */
-export function isDiffusion(name: string): boolean {
-  return diffusionArchitectures.some((architecture) => architecture.name === name);
-}
-
-/** Programs that read these files. */
-export function diffusionReaders(file: string): readonly Reader[] {
+/** Programs that read the files of an architecture; undefined for other architectures than those of diffusion models. */
+export function diffusionReaders(architecture: string, file: string): readonly Reader[] | undefined {
+  if (!diffusionArchitectures.some(({ name }) => name === architecture)) return undefined;
   return [
     {
       program: 'ComfyUI',

@@ -37,27 +37,6 @@ export function byteCharacters(): string[] {
   return Array.from({ length: 256 }, (_, byte) => String.fromCharCode(isPrintable(byte) ? byte : next++));
 }
 
-/** Fills a vocabulary with the tokens of a BPE model and those that were added. */
-function readTokens(files: TokenizerFiles, tokenizer: Json, model: Json): Vocabulary {
-  const vocabulary = new Vocabulary(files.size);
-  for (const [token, id] of vocabularyEntries(model)) vocabulary.putOnce(file, id, token, kinds.normal);
-  const missing = byteCharacters().filter((character) => !Object.hasOwn(member(model, 'vocab') as object, character));
-  if (missing.length > 0)
-    vocabulary.notes.push(
-      noteOf(
-        'lostBytes',
-        { count: missing.length },
-        `${missing.length} of 256 bytes have no token; text with them is lost, in Hugging Face too`,
-      ),
-    );
-  for (const { id, content, special } of addedTokens(tokenizer)) {
-    if (special || looksSpecial(content)) vocabulary.put(file, id, content, kinds.control);
-    else vocabulary.put(file, id, content.replaceAll('▁', ' '), kinds.user);
-  }
-  vocabulary.check(file);
-  return vocabulary;
-}
-
 /** Pre-tokenizers for which the runtime adds the BOS token unless a key forbids it. */
 const addBos = ['llama-bpe', 'tekken', 'lfm2', 'falcon-h1'];
 
@@ -66,8 +45,19 @@ export function byteLevelKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer
   const model = objectMember(tokenizer, 'model') as Json;
   checkMarks(model);
   const { pre, note, theirs } = preTokenizerOf(tokenizer, files.settings, files.facts, files.preTokenizer);
-  const vocabulary = readTokens(files, tokenizer, model);
+  // Read the tokens of the model and those that were added.
+  const vocabulary = new Vocabulary(files.size);
   const { notes } = vocabulary;
+  for (const [token, id] of vocabularyEntries(model)) vocabulary.putOnce(file, id, token, kinds.normal);
+  const missing = byteCharacters().filter((character) => !Object.hasOwn(member(model, 'vocab') as object, character));
+  const { length: count } = missing;
+  const lost = `${count} of 256 bytes have no token; text with them is lost, in Hugging Face too`;
+  if (count > 0) notes.push(noteOf('lostBytes', { count }, lost));
+  for (const { id, content, special } of addedTokens(tokenizer)) {
+    if (special || looksSpecial(content)) vocabulary.put(file, id, content, kinds.control);
+    else vocabulary.put(file, id, content.replaceAll('▁', ' '), kinds.user);
+  }
+  vocabulary.check(file);
   if (note !== undefined) notes.push(note);
   // Refuse a normalizer that the runtime lacks. NFC, which rarely changes text, only adds a note.
   for (const step of flatSteps(member(tokenizer, 'normalizer'), 'normalizers')) {

@@ -7,7 +7,6 @@ import { type Note, noteOf } from '../../core/note.js';
 import { mention } from '../../core/option-problem.js';
 import { largestCount } from '../../formats/codecs/elements.js';
 import { quoted } from '../../formats/files/bytes.js';
-import type { GgufKey } from '../../formats/gguf/pairs.js';
 import type { WeightName, WeightNames } from '../../formats/weight-names.js';
 import { architectureFacts, defaultsOf, readModelFacts } from '../families/index.js';
 import type { Conversion, Folder, Recipe } from '../recipe.js';
@@ -17,7 +16,7 @@ import { arrayMember, type Json, member, objectMember, parseObject } from './jso
 import { fileKeys } from './keys.js';
 import { readModules } from './pooling.js';
 import type { Model } from './reading.js';
-import { isOfTower, recipes, scoreName, writesHead } from './tensors.js';
+import { recipes, scoreName, towerParts, usualOutside } from './tensors.js';
 import { readTokenizer } from './tokenizer.js';
 import { towerKinds } from './vision/towers.js';
 
@@ -65,7 +64,8 @@ function modelRecipes(folder: Folder, model: Model, { assumed }: Config): readon
   const { sizes, architecture, tied } = model;
   let { table } = model;
   const head = folder.tensors.find(({ name }) => headName.test(name));
-  if (tied === false && head === undefined && writesHead(table))
+  const writesHead = (table.outside ?? usualOutside).some(({ from }) => from === 'lm_head');
+  if (tied === false && head === undefined && writesHead)
     badFolderFile('config.json', 'tie_word_embeddings is false, but the tensor lm_head.weight is missing');
   // Some tied models have their embedding under the name of the head alone.
   const isNoted = Object.entries(folder.metadata).some(([name, of]) => embeddingName.test(name) && of === head?.name);
@@ -103,18 +103,6 @@ function embeddingRows({ tensors }: Folder): number | undefined {
 /** Tokens that llama.cpp looks up in each model whose name contains one of these. It does not load one that lacks a token. */
 const phiNames = ['phi-3', 'phi3'];
 const phiTokens = ['</s>', '<unk>', '<s>', '<|endoftext|>'];
-
-/** The note about a name that needs tokens which the vocabulary lacks. Reference: src/llama-vocab.cpp of llama.cpp at eb6a99c. */
-function nameNotes({ name = '' }: Folder, keys: readonly GgufKey[]): Note[] {
-  if (!phiNames.some((part) => name.toLowerCase().includes(part))) return [];
-  const tokens = new Set(keys.find((key) => key.name === 'tokenizer.ggml.tokens')?.value as readonly string[]);
-  const missing = phiTokens.filter((token) => !tokens.has(token));
-  if (missing.length === 0) return [];
-  const text =
-    `llama.cpp does not load a model called ${quoted(name)} without the tokens ${missing.join(', ')}, which this vocabulary lacks; ` +
-    'another general.name avoids this';
-  return [noteOf('nameNeedsTokens', { name, missing }, text)];
-}
 
 /** Parts of names that wrappers of torch.compile, FSDP and DataParallel leave in checkpoints. */
 const wrappers = /^((_orig_mod|_fsdp_wrapped_module|module)\.)+|(?<=\.)(_orig_mod|_fsdp_wrapped_module)\./g;
@@ -171,7 +159,7 @@ async function modelOf(given: Folder) {
 
 /** The note about towers for pictures and sound, which are left out. */
 function towerNotes({ tensors }: Folder, keys: Json): Note[] {
-  const count = tensors.filter(({ name }) => isOfTower(name)).length;
+  const count = tensors.filter(({ name }) => towerParts.test(name)).length;
   const vision = objectMember(keys, 'vision_config');
   if (count === 0 || (vision === undefined && objectMember(keys, 'audio_config') === undefined)) return [];
   const what = `left out (${count} tensor${count === 1 ? '' : 's'})`;
@@ -223,17 +211,22 @@ export async function convertHuggingface(folder: Folder, options: ConvertOptions
     missingBytes: options.missingBytes ?? 'refuse',
     preTokenizer: options.preTokenizer,
   });
+  // Note a name that needs tokens which the vocabulary lacks: see src/llama-vocab.cpp of llama.cpp at eb6a99c.
+  const nameNotes: Note[] = [];
+  const { name = '' } = folder;
+  if (phiNames.some((part) => name.toLowerCase().includes(part))) {
+    const tokensKey = tokenizer.keys.find((key) => key.name === 'tokenizer.ggml.tokens');
+    const tokens = new Set(tokensKey?.value as readonly string[]);
+    const missing = phiTokens.filter((token) => !tokens.has(token));
+    const text =
+      `llama.cpp does not load a model called ${quoted(name)} without the tokens ${missing.join(', ')}, which this vocabulary lacks; ` +
+      'another general.name avoids this';
+    if (missing.length > 0) nameNotes.push(noteOf('nameNeedsTokens', { name, missing }, text));
+  }
   return {
     architecture: model.architecture,
     keys: fileKeys(model.architecture, folder.name, { ...model.keys, ...modules.keys }, tokenizer.keys),
     tensors: [...modules.tensors, ...tensors],
-    notes: [
-      ...model.notes,
-      ...notes,
-      ...heads,
-      ...modules.notes,
-      ...tokenizer.notes,
-      ...nameNotes(folder, tokenizer.keys),
-    ],
+    notes: [...model.notes, ...notes, ...heads, ...modules.notes, ...tokenizer.notes, ...nameNotes],
   };
 }

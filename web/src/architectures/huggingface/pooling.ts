@@ -5,6 +5,7 @@
  */
 import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
+import { floatsIn } from '../../formats/codecs/floats-in.js';
 import { quoted } from '../../formats/files/bytes.js';
 import { openSource } from '../../formats/files/open.js';
 import { readSafetensors } from '../../formats/safetensors/header.js';
@@ -96,20 +97,6 @@ async function moduleSettings(
   return { path, file, keys: parseObject(file, settings) };
 }
 
-/** Floats of a small matrix as float32, exact but for F64. Undefined for other types. */
-function widened(dtype: string, data: ArrayBuffer): Float32Array<ArrayBuffer> | undefined {
-  if (dtype === 'F32') return new Float32Array(data);
-  if (dtype === 'F64') return Float32Array.from(new Float64Array(data));
-  if (dtype === 'BF16') return new Float32Array(Uint32Array.from(new Uint16Array(data), (bits) => bits << 16).buffer);
-  if (dtype !== 'F16') return undefined;
-  return Float32Array.from(new Uint16Array(data), (bits) => {
-    const [exponent, fraction] = [(bits >>> 10) & 31, bits & 1023];
-    if (exponent === 31) return fraction === 0 ? Infinity : Number.NaN;
-    const size = exponent === 0 ? fraction * 2 ** -24 : (1024 + fraction) * 2 ** (exponent - 25);
-    return bits < 0x8000 ? size : -size;
-  });
-}
-
 /** A layer behind the pooling: its matrix, its sizes, and notes about parts of it that llama.cpp does not apply. */
 async function denseOf(folder: Folder, module: Json) {
   const { path, file, keys } = await moduleSettings(folder, module, 'layer behind the pooling');
@@ -129,8 +116,10 @@ async function denseOf(folder: Folder, module: Json) {
       weights,
       `linear.weight has the shape [${shape.join(', ')}]; by ${file} it is [${show(outputs)}, ${show(inputs)}]`,
     );
-  const data = bytes.slice(byteOffset, byteOffset + size).buffer;
-  const values = widened(dtype, data) ?? unsupported(weights, `linear.weight is ${dtype}, and no float`);
+  if (dtype !== 'F64' && dtype !== 'F32' && dtype !== 'F16' && dtype !== 'BF16')
+    return unsupported(weights, `linear.weight is ${dtype}, and no float`);
+  const data = bytes.slice(byteOffset, byteOffset + size);
+  const values = dtype === 'F64' ? Float32Array.from(new Float64Array(data.buffer)) : floatsIn(data, dtype);
   const [rows, columns] = shape;
   const sizes: Keys = isSecond
     ? { dense_2_feat_in: columns, dense_2_feat_out: rows }

@@ -52,21 +52,6 @@ function readRanks(bytes: Uint8Array, characters: readonly string[]): Map<string
   return ranks;
 }
 
-/** The parts of a token once all merges of smaller ranks are done. */
-function mergedParts(token: string, ranks: ReadonlyMap<string, number>): string[] {
-  const parts = token.split('');
-  const own = ranks.get(token) as number;
-  for (;;) {
-    let [at, least] = [-1, own];
-    for (let i = 1; i < parts.length; i++) {
-      const rank = ranks.get(`${parts[i - 1]}${parts[i]}`) ?? Infinity;
-      if (rank < least) [at, least] = [i - 1, rank];
-    }
-    if (at < 0) return parts;
-    parts.splice(at, 2, `${parts[at]}${parts[at + 1]}`);
-  }
-}
-
 /**
  * The tokenizer.json of a vocabulary of tiktoken. Tokens that more than two others make are reached by no merge.
  * @param characters stand for the 256 bytes
@@ -80,9 +65,20 @@ export function tokenizerOfRanks(
   const ranks = readRanks(bytes, characters);
   const merges: [string, string][] = [];
   const unreached: string[] = [];
-  for (const [token] of [...ranks].sort(([, a], [, b]) => a - b)) {
+  for (const [token, own] of [...ranks].sort(([, a], [, b]) => a - b)) {
     if (token.length === 1) continue;
-    const [left, right, third] = mergedParts(token, ranks) as [string, string, string?];
+    // Carry out all merges of smaller ranks.
+    const parts = token.split('');
+    for (let at = 0; at >= 0; ) {
+      let least = own;
+      at = -1;
+      for (let i = 1; i < parts.length; i++) {
+        const rank = ranks.get(`${parts[i - 1]}${parts[i]}`) ?? Infinity;
+        if (rank < least) [at, least] = [i - 1, rank];
+      }
+      if (at >= 0) parts.splice(at, 2, `${parts[at]}${parts[at + 1]}`);
+    }
+    const [left, right, third] = parts as [string, string, string?];
     if (third === undefined) merges.push([left, right]);
     else unreached.push(token);
   }

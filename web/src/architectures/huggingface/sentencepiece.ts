@@ -16,12 +16,13 @@ import {
   type AddedToken,
   addedToken,
   addedTokens,
-  beyondNote,
+  byteToken,
   checkMarks,
   flatSteps,
   kinds,
   looksSpecial,
   mergeTexts,
+  prependScheme,
   Vocabulary,
   vocabularyEntries,
 } from './vocabulary.js';
@@ -43,7 +44,7 @@ function checkBytes(file: string, vocabulary: Vocabulary, missingBytes: 'refuse'
   const all = new Set(vocabulary.tokens);
   let missing = 0;
   for (let byte = 0; byte < 256; byte++) {
-    const isThere = all.has(`<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`);
+    const isThere = all.has(byteToken(byte));
     // A byte from 0x80 on is no character of its own, and llama.cpp ends a token at NUL.
     if (!isThere && !(byte > 0 && byte < 0x80 && all.has(String.fromCharCode(byte)))) missing++;
   }
@@ -80,28 +81,21 @@ const gemmaRoles: Json = {
 };
 
 /**
- * Texts of the tokens that transformers counts as special: those that a key ending in _token names, and further ones. `special` of
- * tokenizer.json does not count. So does PreTrainedTokenizerBase in version 5 of transformers.
- */
-function specialTexts(settings: Json | undefined): Set<string> {
-  const all: Json = { ...gemmaRoles, ...settings };
-  const extra = member(all, 'extra_special_tokens') ?? member(all, 'additional_special_tokens');
-  const named = Object.entries(all).flatMap(([key, entry]) => (key.endsWith('_token') ? [entry] : []));
-  const lists = [extra, member(all, 'model_specific_special_tokens')];
-  const more = lists.flatMap((list): unknown[] =>
-    typeof list === 'object' && list !== null ? Object.values(list) : [],
-  );
-  const texts = [...named, ...more].map((entry) => (isObject(entry) ? member(entry, 'content') : entry));
-  return new Set(texts.filter((text): text is string => typeof text === 'string'));
-}
-
-/**
  * Tokenizer keys of Gemma 4, with its merges as they are.
  * Reference: github.com/Tippach/Franken-Llama 1774451, conversion/gemma.py, and LlamaHfVocab in gguf-py/gguf/vocab.py.
  * @param base tokens of the model; those behind them were added
  */
 function gemma4Keys(files: TokenizerFiles, vocabulary: Vocabulary, base: number, merges: readonly string[]): GgufKey[] {
-  const special = specialTexts(files.settings);
+  // transformers counts tokens as special that a key ending in _token names, and further ones, as PreTrainedTokenizerBase of its version 5 does.
+  // `special` of tokenizer.json does not count.
+  const all: Json = { ...gemmaRoles, ...files.settings };
+  const extra = member(all, 'extra_special_tokens') ?? member(all, 'additional_special_tokens');
+  const lists = [extra, member(all, 'model_specific_special_tokens')];
+  const entries = [
+    ...Object.entries(all).flatMap(([key, entry]) => (key.endsWith('_token') ? [entry] : [])),
+    ...lists.flatMap((list): unknown[] => (typeof list === 'object' && list !== null ? Object.values(list) : [])),
+  ];
+  const special = new Set(entries.map((entry) => (isObject(entry) ? member(entry, 'content') : entry)));
   const types = vocabulary.types.map((type, id) => {
     const text = vocabulary.tokens[id] as string;
     if (shownTokens.includes(text)) return kinds.user;
@@ -173,14 +167,14 @@ function putAdded(
       addedScore,
     );
   }
-  vocabulary.notes.push(...beyondNote(file, beyond, vocabulary.size));
-}
-
-/** The tokens of added_tokens.json: ids by text. */
-function addedByText(added: Json | undefined): AddedToken[] {
-  return Object.entries(added ?? {}).map(([content, id]) =>
-    addedToken('added_tokens.json', show(content), { content, id }, undefined),
-  );
+  if (beyond.length === 0) return;
+  const which =
+    beyond.length === 1
+      ? `the added token ${beyond[0]}`
+      : `${beyond.length} added tokens from ${beyond.reduce((least, id) => Math.min(least, id))} on`;
+  const rows = vocabulary.size;
+  const text = `${which} of ${file} left out, because the embedding has ${rows} rows`;
+  vocabulary.notes.push(noteOf('tokensLeftOut', { file, tokens: beyond, rows }, text));
 }
 
 /** `added_tokens_decoder` of tokenizer_config.json: tokens by id. */
@@ -247,7 +241,10 @@ export function sentencePieceFromModel(files: TokenizerFiles, bytes: Uint8Array)
   const phi = files.architecture === 'phi3' || files.architecture === 'phimoe';
   const kindOf = ({ special, content }: AddedToken) =>
     special || (!phi && looksSpecial(content)) ? kinds.control : kinds.user;
-  putAdded(vocabulary, 'added_tokens.json', addedByText(files.added), () => kinds.user, 'kept');
+  const byText = Object.entries(files.added ?? {}).map(([content, id]) =>
+    addedToken('added_tokens.json', show(content), { content, id }, undefined),
+  );
+  putAdded(vocabulary, 'added_tokens.json', byText, () => kinds.user, 'kept');
   putAdded(vocabulary, 'tokenizer_config.json', addedById(files.settings), kindOf, phi ? 'kept' : 'blanks');
   if (phi) putAdded(vocabulary, 'tokenizer.json', addedTokens(files.tokenizer), kindOf, 'kept');
   return finished(files, file, read);
@@ -266,9 +263,7 @@ function readSteps(tokenizer: Json): { readonly addsBlank: boolean; readonly lac
   for (const step of flatSteps(member(tokenizer, 'pre_tokenizer'), 'pretokenizers')) {
     const [type, text] = [member(step, 'type'), member(objectMember(step, 'pattern'), 'String')];
     if (type === 'Metaspace') {
-      const scheme =
-        member(step, 'prepend_scheme') ?? (member(step, 'add_prefix_space') === false ? 'never' : 'always');
-      addsBlank ||= scheme !== 'never';
+      addsBlank ||= prependScheme(step) !== 'never';
     } else if (!(type === 'Split' && text === ' ')) lacking.push(`the pre-tokenizer ${show(type)}`);
   }
   return { addsBlank, lacking: lacking[0] };

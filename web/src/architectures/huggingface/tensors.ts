@@ -110,7 +110,7 @@ const usualLayersKey = 'num_hidden_layers';
 const usualPrefix = 'model.layers.';
 
 /** Rows outside of the layers of most decoders. */
-const usualOutside: readonly Row[] = [
+export const usualOutside: readonly Row[] = [
   { from: 'model.embed_tokens', to: 'token_embd', shape: ['vocabulary', 'hidden'] },
   { from: 'model.norm', to: 'output_norm', shape: ['hidden'] },
   { from: 'lm_head', to: 'output', shape: ['vocabulary', 'hidden'], optional: true },
@@ -138,25 +138,16 @@ const runScales = /\.([kvq]|kv|prob)_scale$|\.(input|output)_(scale|global_scale
 export const scoreName = 'score.weight';
 
 /** Parts of the names of towers for pictures and sound. The language model runs without them. */
-const towers = /visual\.|vision\.|vision_|audio\.|audio_|projector\.|connector\.|image_newline|patch_embed|^mlp1?\./;
-
-/** True for a tensor of a tower for pictures or sound. */
-export function isOfTower(name: string): boolean {
-  return towers.test(name);
-}
+export const towerParts =
+  /visual\.|vision\.|vision_|audio\.|audio_|projector\.|connector\.|image_newline|patch_embed|^mlp1?\./;
 
 /** Name of a tensor in the tables; undefined if it is left out. */
 function canonical(name: string, table: TensorTable): string | undefined {
   if (table.towerName !== undefined) return table.towerName(name);
-  if (bufferEnds.some((end) => name.endsWith(end)) || towers.test(name)) return undefined;
+  if (bufferEnds.some((end) => name.endsWith(end)) || towerParts.test(name)) return undefined;
   if (runScales.test(name) || name === scoreName) return undefined;
   const own = name.replace('language_model.', '');
   return table.rename === undefined ? own : table.rename(own);
-}
-
-/** True if a table has the head of most decoders. */
-export function writesHead({ outside = usualOutside }: TensorTable): boolean {
-  return outside.some(({ from }) => from === 'lm_head');
 }
 
 /** An expected tensor of the folder. */
@@ -177,9 +168,7 @@ function resolveSize(size: Size, sizes: Sizes): number {
 }
 
 /** Tensors that are stacked to one. */
-function stackOf({ count = 'experts' }: Row, sizes: Sizes): number {
-  return resolveSize(count, sizes);
-}
+const stackOf = ({ count = 'experts' }: Row, sizes: Sizes) => resolveSize(count, sizes);
 
 /** All expected tensors of a model, by name. */
 function places(table: TensorTable, sizes: Sizes): Map<string, ExpectedTensor> {
@@ -290,29 +279,21 @@ const floats = ['F64', 'F32', 'F16', 'BF16'];
 const quantizedEnds =
   /\.(weight_packed|weight_scale|weight_scale_inv|weight_zero_point|weight_shape|qweight|qzeros|scales|g_idx|SCB|absmax|quant_map|quant_state\.\S+)$/;
 
+function badFolderTensor(name: string, problem: string): never {
+  badFolderFile('safetensors', `tensor ${quoted(name)} ${problem}`, name);
+}
+
 /** Fails for an unexpected tensor, with a reason derived from its name. */
 function misplaced(name: string, own: string, table: TensorTable, { layers }: Sizes, architecture: string): never {
   if (/\.lora_[AB]\.|\.lora_embedding_|\.lora_magnitude_/.test(name))
-    badFolderFile('safetensors', `tensor ${quoted(name)} is of an adapter (LoRA); merge it into its model first`, name);
+    badFolderTensor(name, 'is of an adapter (LoRA); merge it into its model first');
   if (quantizedEnds.test(name))
-    badFolderFile(
-      'safetensors',
-      `tensor ${quoted(name)} is of quantized weights; convert the model that they were made from`,
-      name,
-    );
-  const { layerPrefix = usualPrefix } = table;
+    badFolderTensor(name, 'is of quantized weights; convert the model that they were made from');
+  const { layerPrefix = usualPrefix, layersKey = usualLayersKey } = table;
   const digits = own.startsWith(layerPrefix) ? /^\d+/.exec(own.slice(layerPrefix.length)) : null;
   if (digits !== null && Number(digits[0]) >= layers)
-    badFolderFile(
-      'config.json',
-      `${table.layersKey ?? usualLayersKey} is ${layers}, but there is a tensor ${quoted(name)}`,
-      name,
-    );
-  return badFolderFile(
-    'safetensors',
-    `tensor ${quoted(name)} has no place in a model of the architecture ${architecture}`,
-    name,
-  );
+    badFolderFile('config.json', `${layersKey} is ${layers}, but there is a tensor ${quoted(name)}`, name);
+  badFolderTensor(name, `has no place in a model of the architecture ${architecture}`);
 }
 
 /**
@@ -360,13 +341,11 @@ export function recipes(
     found.set(own, tensor.name);
     // Check the type and shape of the tensor.
     const { name, dtype, shape } = tensor;
-    if (!floats.includes(dtype))
-      badFolderFile('safetensors', `tensor ${quoted(name)} is ${dtype}; weights have to be ${floats.join(', ')}`, name);
+    if (!floats.includes(dtype)) badFolderTensor(name, `is ${dtype}; weights have to be ${floats.join(', ')}`);
     if (shape.length !== place.shape.length || shape.some((n, i) => n !== place.shape[i]))
-      badFolderFile(
-        'safetensors',
-        `tensor ${quoted(name)} has the shape [${shape.join(', ')}]; by config.json it is [${place.shape.join(', ')}]${assumed}`,
+      badFolderTensor(
         name,
+        `has the shape [${shape.join(', ')}]; by config.json it is [${place.shape.join(', ')}]${assumed}`,
       );
     if (place.expert === undefined) {
       const { shares } = place.row;

@@ -6,7 +6,15 @@
 import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import { type Json, member, objectMember } from './json.js';
-import { addedTokens, flatSteps, mergePairs, type Vocabulary, vocabularyEntries } from './vocabulary.js';
+import {
+  addedTokens,
+  byteToken,
+  flatSteps,
+  mergePairs,
+  prependScheme,
+  type Vocabulary,
+  vocabularyEntries,
+} from './vocabulary.js';
 
 /** Words of several scripts and kinds, and the places that they have in texts. */
 const sampleWords = [
@@ -97,11 +105,13 @@ function splitStep(pattern: RegExp | undefined, behavior: unknown, inverted: boo
   return (text) => join(splitPieces(text, pattern).map((piece) => ({ ...piece, isMatch: piece.isMatch !== inverted })));
 }
 
+const escapePattern = (text: string) => text.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&');
+
 /** The pattern of a step, which is text or an expression. */
 function statedPattern(entry: Json): RegExp | undefined {
   const pattern = objectMember(entry, 'pattern');
   const [text, expression] = [member(pattern, 'String'), member(pattern, 'Regex')];
-  if (typeof text === 'string') return new RegExp(text.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&'), 'gu');
+  if (typeof text === 'string') return new RegExp(escapePattern(text), 'gu');
   return typeof expression === 'string' ? compilePattern(expression) : undefined;
 }
 
@@ -138,8 +148,7 @@ function preTokenizerStep(entry: Json): Cut | undefined {
     }
     case 'Metaspace': {
       const blank = member(entry, 'replacement') ?? '▁';
-      const scheme =
-        member(entry, 'prepend_scheme') ?? (member(entry, 'add_prefix_space') === false ? 'never' : 'always');
+      const scheme = prependScheme(entry);
       if (typeof blank !== 'string') return undefined;
       const split = splitStep(new RegExp(blank, 'gu'), 'MergedWithNext', false) as Cut;
       return (text) => {
@@ -262,7 +271,7 @@ export function byteLevelDifferences(
 function fragmentsOf(text: string, tokens: ReadonlySet<string>): Piece[] {
   const found = [...tokens].filter((token) => token !== '' && text.includes(token)).sort((a, b) => b.length - a.length);
   if (found.length === 0) return [{ text, isMatch: false }];
-  const pattern = found.map((token) => token.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&')).join('|');
+  const pattern = found.map(escapePattern).join('|');
   return splitPieces(text, new RegExp(pattern, 'gu'));
 }
 
@@ -283,12 +292,10 @@ export function sentencePieceDifferences(
   const scores = new Map(vocabulary.tokens.map((token, id) => [token, vocabulary.scores[id] as number]));
   const added = addedTokens(tokenizer).map(({ content }) => content);
   const [theirAdded, ownAdded] = [new Set(added.map((token) => token.replaceAll('▁', ' '))), new Set(added)];
-  const bytesOf = (character: string) =>
-    [...encoder.encode(character)].map((byte) => `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`);
   const symbolsOf = (text: string, has: (token: string) => boolean) =>
     [...text].flatMap((character) => {
       if (has(character)) return [character];
-      const bytes = bytesOf(character);
+      const bytes = [...encoder.encode(character)].map(byteToken);
       // Hugging Face takes the token for what is unknown, and llama.cpp aborts.
       return bytes.every(has) ? bytes : ['\u0000'];
     });

@@ -1,11 +1,11 @@
 /** Finds the kind of a folder's tokenizer, and reads it. */
-import { type Note, noteOf } from '../../core/note.js';
+import { noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import type { Folder } from '../recipe.js';
 import { byteCharacters, byteLevelKeys } from './bytelevel.js';
 import { badFolderFile, incomplete, unsupported } from './errors.js';
-import { decodeText, isObject, type Json, member, objectMember, parseObject } from './json.js';
+import { arrayMember, decodeText, isObject, type Json, member, objectMember, parseObject } from './json.js';
 import { tokenizerKeys } from './keys.js';
 import { isRankFile, tokenizerOfRanks } from './ranks.js';
 import { addedById, chatGlmFromModel, sentencePieceFromJson, sentencePieceFromModel } from './sentencepiece.js';
@@ -39,24 +39,6 @@ const encoderKinds = {
   'xlm-roberta': 'unigram',
   t5: 'unigram',
 } as const satisfies Record<EncoderTokenizer, string>;
-
-/**
- * The note about tokens that take the blanks behind them. llama.cpp has this for models of Phi-3 alone, which it knows by their names.
- * Reference: src/llama-vocab.cpp of llama.cpp at eb6a99c.
- */
-function stripNotes({ name = '' }: Folder, { architecture, tokenizer }: TokenizerFiles): Note[] {
-  if (!['phi3', 'phimoe'].includes(architecture) || /phi-?3/i.test(name)) return [];
-  const list = member(tokenizer, 'added_tokens');
-  const strips = (Array.isArray(list) ? (list as unknown[]) : []).filter(
-    (entry): entry is Json => isObject(entry) && member(entry, 'rstrip') === true,
-  );
-  if (strips.length === 0) return [];
-  const tokens = strips.map((entry) => String(member(entry, 'content')));
-  const text =
-    `${tokens.length === 1 ? 'the token' : `${tokens.length} tokens, such as`} ${show(tokens[0])} ${tokens.length === 1 ? 'takes' : 'take'} the blanks ` +
-    'behind, and llama.cpp does so only in models whose general.name contains phi-3: give the folder such a name';
-  return [noteOf('nameNeeded', { name, tokens: tokens.length }, text)];
-}
 
 const templateKey = 'tokenizer.chat_template';
 
@@ -109,7 +91,24 @@ export async function readTokenizer(folder: Folder, wish: TokenizerInput): Promi
     templates: await readTemplates(folder, settings),
   };
   const read = await readKind(folder, files);
-  return { keys: tokenizerKeys(read.keys), notes: [...read.notes, ...stripNotes(folder, files)] };
+  const notes = [...read.notes];
+  // Note tokens that take the blanks behind them. llama.cpp has this for models of Phi-3 alone, which it knows by their names: see
+  // src/llama-vocab.cpp of llama.cpp at eb6a99c.
+  const { name = '' } = folder;
+  const isNamed = !['phi3', 'phimoe'].includes(wish.architecture) || /phi-?3/i.test(name);
+  const strips = isNamed
+    ? []
+    : arrayMember(tokenizer, 'added_tokens')
+        .filter(isObject)
+        .filter((entry) => member(entry, 'rstrip') === true);
+  if (strips.length > 0) {
+    const [subject, verb] = strips.length === 1 ? ['the token', 'takes'] : [`${strips.length} tokens, such as`, 'take'];
+    const text =
+      `${subject} ${show(String(member(strips[0], 'content')))} ${verb} the blanks ` +
+      'behind, and llama.cpp does so only in models whose general.name contains phi-3: give the folder such a name';
+    notes.push(noteOf('nameNeeded', { name, tokens: strips.length }, text));
+  }
+  return { keys: tokenizerKeys(read.keys), notes };
 }
 
 /**

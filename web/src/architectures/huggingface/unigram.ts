@@ -5,7 +5,7 @@
 import { show } from '../../core/show.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { badFolderFile, unsupported } from './errors.js';
-import { isObject, type Json, member, objectMember } from './json.js';
+import { type Json, member, objectMember } from './json.js';
 import { parseSentencePiece, type SentencePieceModel } from './protobuf.js';
 import { specialKeys } from './special.js';
 import type { Tokenizer, TokenizerFiles } from './tokenizer-input.js';
@@ -94,24 +94,6 @@ export function xlmRobertaFromModel(files: TokenizerFiles, bytes: Uint8Array): T
   return { keys: unigramKeys(files, vocabulary, model, [tokenTypeCount(files)]), notes: vocabulary.notes };
 }
 
-/** The rules of a tokenizer.json, in base64. */
-function charsmapOf(file: string, tokenizer: Json): Uint8Array {
-  for (const step of flatSteps(member(tokenizer, 'normalizer'), 'normalizers')) {
-    const rules = member(step, 'precompiled_charsmap');
-    if (typeof rules !== 'string') continue;
-    let text: string;
-    try {
-      text = atob(rules);
-    } catch {
-      return badFolderFile(file, 'normalizer.precompiled_charsmap is not base64');
-    }
-    const bytes = Uint8Array.from(text, (character) => character.charCodeAt(0));
-    checkCharsmap(file, bytes);
-    return bytes;
-  }
-  return new Uint8Array(0);
-}
-
 /** Reads a tokenizer.json of XLM-R. */
 export function xlmRobertaFromJson(files: TokenizerFiles, tokenizer: Json): Tokenizer {
   const file = 'tokenizer.json';
@@ -132,15 +114,22 @@ export function xlmRobertaFromJson(files: TokenizerFiles, tokenizer: Json): Toke
     vocabulary.putOnce(file, id, token as string, id === unknown ? kinds.unknown : kind, score as number);
   });
   vocabulary.check(file);
-  const settings = isObject(files.settings) ? files.settings : undefined;
-  const flag = (name: string) => {
-    const value = member(settings, name);
-    return typeof value === 'boolean' ? value : true;
-  };
+  // Decode the rules of the normalizer, which are in base64.
+  const steps = flatSteps(member(tokenizer, 'normalizer'), 'normalizers');
+  const rules = steps.map((step) => member(step, 'precompiled_charsmap')).find((one) => typeof one === 'string');
+  let text = '';
+  try {
+    text = atob(rules ?? '');
+  } catch {
+    return badFolderFile(file, 'normalizer.precompiled_charsmap is not base64');
+  }
+  const charsmap = Uint8Array.from(text, (character) => character.charCodeAt(0));
+  checkCharsmap(file, charsmap);
+  const flag = (name: string) => member(files.settings, name) !== false;
   const normalizer = {
     addsBlank: flag('add_prefix_space'),
     removesBlanks: flag('clean_up_tokenization_spaces'),
-    charsmap: charsmapOf(file, tokenizer),
+    charsmap,
   };
   return { keys: unigramKeys(files, vocabulary, normalizer, [tokenTypeCount(files)]), notes: vocabulary.notes };
 }

@@ -176,15 +176,12 @@ export function mergeTexts(model: Json, blank: string): string[] {
   return mergePairs(model).map(([a, b]) => `${a.replaceAll(' ', blank)} ${b.replaceAll(' ', blank)}`);
 }
 
-/** A note about the tokens that a tokenizer has beyond the embedding. */
-export function beyondNote(file: string, tokens: readonly number[], rows: number): Note[] {
-  if (tokens.length === 0) return [];
-  const which =
-    tokens.length === 1
-      ? `the added token ${tokens[0]}`
-      : `${tokens.length} added tokens from ${tokens.reduce((least, id) => Math.min(least, id))} on`;
-  const text = `${which} of ${file} left out, because the embedding has ${rows} rows`;
-  return [noteOf('tokensLeftOut', { file, tokens, rows }, text)];
+/** The token of a byte in SentencePiece's vocabularies. */
+export const byteToken = (byte: number) => `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`;
+
+/** When a step of the type Metaspace puts a blank before the text. */
+export function prependScheme(step: Json): unknown {
+  return member(step, 'prepend_scheme') ?? (member(step, 'add_prefix_space') === false ? 'never' : 'always');
 }
 
 /** Sequences in each other that are read. Real files have two. */

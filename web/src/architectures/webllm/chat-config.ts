@@ -65,17 +65,6 @@ function tokenizerInfo(tokenizer: Json | undefined): Json {
   };
 }
 
-/** The ids of the added tokens of a tokenizer. */
-function addedTokenIds(tokenizer: Json | undefined): ReadonlyMap<string, number> {
-  const found = new Map<string, number>();
-  for (const token of arrayMember(tokenizer, 'added_tokens')) {
-    if (!isObject(token)) continue;
-    const { id, content } = token;
-    if (typeof content === 'string' && Number.isSafeInteger(id)) found.set(content, id as number);
-  }
-  return found;
-}
-
 /** The contents of mlc-chat-config.json. @param quantization its name in MLC-LLM */
 export function chatConfig(
   family: WebllmFamily,
@@ -84,7 +73,17 @@ export function chatConfig(
   { numbers, config, generation, tokenizer, files }: ModelTexts,
 ): Json {
   const stated = (name: string) => member(generation, name) ?? member(config, name) ?? systemDefaults[name];
-  const tokens = addedTokenIds(tokenizer);
+  // Find the ids of added tokens, and the number of all.
+  const tokens = new Map<string, number>();
+  for (const token of arrayMember(tokenizer, 'added_tokens').filter(isObject)) {
+    const { id, content } = token;
+    if (typeof content === 'string' && Number.isSafeInteger(id)) tokens.set(content, id as number);
+  }
+  const listed = member(objectMember(tokenizer, 'model'), 'vocab');
+  const isListed = typeof listed === 'object' && listed !== null;
+  const vocabulary = isListed
+    ? [...tokens.values()].reduce((size, id) => Math.max(size, id + 1), Object.keys(listed).length)
+    : numbers.vocab_size;
   const endIds = stated('eos_token_id');
   const ends = (Array.isArray(endIds) ? endIds : [endIds]).filter((id) => Number.isSafeInteger(id) && id >= 0);
   const chunk = Math.min(prefillChunk, context);
@@ -109,7 +108,7 @@ export function chatConfig(
     attention_sink_size: family.sink ?? -1,
     tensor_parallel_shards: 1,
     pipeline_parallel_stages: 1,
-    active_vocab_size: vocabularySize(tokenizer, tokens) ?? numbers.vocab_size,
+    active_vocab_size: vocabulary,
     ...Object.fromEntries(
       ['temperature', 'presence_penalty', 'frequency_penalty', 'repetition_penalty', 'top_p'].map((name) => [
         name,
@@ -123,13 +122,4 @@ export function chatConfig(
     bos_token_id: stated('bos_token_id'),
     eos_token_id: stated('eos_token_id'),
   };
-}
-
-/** Number of tokens of a tokenizer; undefined if it does not say. */
-function vocabularySize(tokenizer: Json | undefined, added: ReadonlyMap<string, number>): number | undefined {
-  const vocabulary = member(objectMember(tokenizer, 'model'), 'vocab');
-  if (typeof vocabulary !== 'object' || vocabulary === null) return undefined;
-  let size = Array.isArray(vocabulary) ? vocabulary.length : Object.keys(vocabulary).length;
-  for (const id of added.values()) size = Math.max(size, id + 1);
-  return size;
 }

@@ -1,7 +1,7 @@
 /** Converts a folder of a language model to a model of MLC, for one of WebLLM's prebuilt libraries. */
 
 import { ScalepointError } from '../../core/errors.js';
-import { type Note, noteOf } from '../../core/note.js';
+import { noteOf } from '../../core/note.js';
 import type { CastForm } from '../../formats/codecs/cast.js';
 import { elementsOf, largestCount } from '../../formats/codecs/elements.js';
 import { type MlcForm, mlcGroup } from '../../formats/codecs/mlc.js';
@@ -22,16 +22,9 @@ import { Config, readRope } from '../huggingface/config.js';
 import { incomplete, unsupported } from '../huggingface/errors.js';
 import { arrayMember, decodeText, type Json, member, parseObject } from '../huggingface/json.js';
 import { chatConfig, type ModelTexts, tokenizerFiles } from './chat-config.js';
-import {
-  librariesOf,
-  type ModelNumbers,
-  type NeededParameter,
-  type PrebuiltLibrary,
-  type WebllmFamily,
-  webllmParameters,
-} from './families.js';
+import { librariesOf, type ModelNumbers, type NeededParameter, webllmParameters } from './families.js';
 import { webllmPlace } from './readers.js';
-import { type TemplateName, templateOf } from './templates.js';
+import { chooseTemplate } from './templates.js';
 
 /** Tensors that folders may have and MLC leaves out. */
 const unused = /\.rotary_emb\.inv_freq$/;
@@ -61,15 +54,6 @@ function readModelNumbers(config: Config): ModelNumbers {
   };
 }
 
-/** The numbers in which a model differs from that of a library. */
-function numberDifferences(family: WebllmFamily, library: PrebuiltLibrary, own: ModelNumbers): string[] {
-  return (Object.keys(library.numbers) as (keyof ModelNumbers)[]).flatMap((name) => {
-    if (name === 'vocab_size' && family.anyVocabulary === true) return [];
-    const [its, that] = [own[name], library.numbers[name]];
-    return its === that ? [] : [`${name} ${its} in place of ${that}`];
-  });
-}
-
 /** The family and the library of a model. @throws ScalepointError `UNKNOWN_FORMAT` that says what would fit */
 function libraryFor(keys: Json, config: Config, to: MlcTarget) {
   const architecture = arrayMember(keys, 'architectures')[0];
@@ -84,7 +68,15 @@ function libraryFor(keys: Json, config: Config, to: MlcTarget) {
   const numbers = readModelNumbers(config);
   const own = librariesOf(family).filter(({ lacks }) => lacks?.includes(to) !== true);
   const rated = own
-    .map((library) => ({ library, differences: numberDifferences(family, library, numbers) }))
+    .map((library) => {
+      const names = Object.keys(library.numbers) as (keyof ModelNumbers)[];
+      const differences = names.flatMap((name) => {
+        if (name === 'vocab_size' && family.anyVocabulary === true) return [];
+        const [stated, wanted] = [numbers[name], library.numbers[name]];
+        return stated === wanted ? [] : [`${name} ${stated} in place of ${wanted}`];
+      });
+      return { library, differences };
+    })
     .sort((a, b) => a.differences.length - b.differences.length);
   const [best] = rated;
   if (best === undefined)
@@ -179,28 +171,6 @@ class Weights {
 const maybeObject = (name: string, bytes: Uint8Array | undefined) =>
   bytes === undefined ? undefined : parseObject(name, bytes);
 
-/** The note with the entry of WebLLM's list of models. */
-function libraryNote(library: string, name: string): Note {
-  const model = `https://HOST/${name}`;
-  const text =
-    `WebLLM runs this with the library of ${library}. Serve the files from ${webllmPlace(name)}, and add { model: '${model}', model_id: ` +
-    `'${name}', model_lib: prebuiltAppConfig.model_list.find((m) => m.model_id === '${library}').model_lib } to the model_list of its ` +
-    'AppConfig';
-  return noteOf('webllmLibrary', { library, record: { model, model_id: name, model_lib_of: library } }, text);
-}
-
-/** The form of chats, and notes if it is not that of the library's model. */
-function templateFor(chatTemplate: string | undefined, { model, template }: PrebuiltLibrary): [TemplateName, Note[]] {
-  if (chatTemplate === undefined) return [template, []];
-  const found = templateOf(chatTemplate, template);
-  if (found === template) return [template, []];
-  const text =
-    found === undefined
-      ? `the chat template of the tokenizer has no form that MLC knows; conv_template in mlc-chat-config.json is that of ${model}`
-      : `conv_template in mlc-chat-config.json is ${found}, by the chat template of the tokenizer; ${model} has ${template}`;
-  return [found ?? template, [noteOf('chatTemplate', { template: found ?? template }, text)]];
-}
-
 /** Reads the files beside the weights. */
 async function readFolderTexts(
   beside: Beside,
@@ -257,7 +227,7 @@ export async function convertWebllm(
     throw new ScalepointError('BAD_FILE', message, { tensor: left[0] });
   }
   const { texts, files, chat } = await readFolderTexts(beside, keys, numbers);
-  const [template, notes] = templateFor(chat, library);
+  const [template, notes] = chooseTemplate(chat, library);
   const { quantization } = quantizationOf(to);
   const json = chatConfig(family, { context: library.context, template }, quantization, texts);
   const others = [
@@ -266,7 +236,15 @@ export async function convertWebllm(
   ];
   // The name in `prebuiltAppConfig` of the model whose library the result uses.
   const named = `${library.model}-${quantization}-MLC`;
-  const own = `${beside.folder ?? 'model'}-${quantization}-MLC`;
+  const name = `${beside.folder ?? 'model'}-${quantization}-MLC`;
+  // Say how WebLLM's list of models names the result.
+  const address = `https://HOST/${name}`;
+  const text =
+    `WebLLM runs this with the library of ${named}. Serve the files from ${webllmPlace(name)}, and add { model: '${address}', model_id: ` +
+    `'${name}', model_lib: prebuiltAppConfig.model_list.find((m) => m.model_id === '${named}').model_lib } to the model_list of its ` +
+    'AppConfig';
+  const record = { model: address, model_id: name, model_lib_of: named };
+  const libraryNote = noteOf('webllmLibrary', { library: named, record }, text);
   return {
     architecture: named,
     tensors,
@@ -285,7 +263,7 @@ export async function convertWebllm(
         format: 'mlc',
         files: modelFiles(parameters, planned, elements, others),
         tensors: planned,
-        notes: [...sourceNotes(tensors), ...notes, libraryNote(named, own)],
+        notes: [...sourceNotes(tensors), ...notes, libraryNote],
         sidecars: [],
       };
     },

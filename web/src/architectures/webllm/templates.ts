@@ -3,6 +3,7 @@
  * Reference: github.com/mlc-ai/mlc-llm at 01ced331, python/mlc_llm/conversation_template/ and protocol/conversation_protocol.py. System
  * messages are ours. Ids of tokens are looked up in the tokenizer, because fine-tunes may have other ones.
  */
+import { type Note, noteOf } from '../../core/note.js';
 
 interface ChatTemplate {
   /** A text in the chat templates of tokenizers that have this form. */
@@ -116,12 +117,21 @@ export type TemplateName = keyof typeof table;
 const systemMessage = 'You are a helpful assistant.';
 
 /**
- * The form that a tokenizer's chat template has: the usual one of the model, if it has the marker of that; else the first one whose marker it
- * has; undefined without a match.
+ * The form of chats of a tokenizer's chat template: that of the library's model, if the chat template has its marker; else the first one whose
+ * marker it has. Without a match it is that of the library's model, with a note.
  */
-export function templateOf(chatTemplate: string, usual: TemplateName): TemplateName | undefined {
-  const has = (name: TemplateName) => chatTemplate.includes(table[name].marker);
-  return has(usual) ? usual : (Object.keys(table) as TemplateName[]).find(has);
+export function chooseTemplate(
+  chatTemplate: string | undefined,
+  { model, template: usual }: { readonly model: string; readonly template: TemplateName },
+): [TemplateName, Note[]] {
+  const has = (name: TemplateName) => chatTemplate?.includes(table[name].marker) === true;
+  if (chatTemplate === undefined || has(usual)) return [usual, []];
+  const found = (Object.keys(table) as TemplateName[]).find(has);
+  const text =
+    found === undefined
+      ? `the chat template of the tokenizer has no form that MLC knows; conv_template in mlc-chat-config.json is that of ${model}`
+      : `conv_template in mlc-chat-config.json is ${found}, by the chat template of the tokenizer; ${model} has ${usual}`;
+  return [found ?? usual, [noteOf('chatTemplate', { template: found ?? usual }, text)]];
 }
 
 /** The description of a form. @param idOf the id of a token @param ends further tokens that end a message */

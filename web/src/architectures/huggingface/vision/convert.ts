@@ -15,8 +15,7 @@ import { checkFolder } from '../convert.js';
 import { badFolderFile, unsupported } from '../errors.js';
 import { arrayMember, type Json, member, objectMember, parseObject } from '../json.js';
 import { recipes } from '../tensors.js';
-import { needed, type Pictures, readPictures } from './pictures.js';
-import { type Tower, type TowerKind, towerKinds } from './towers.js';
+import { type Pictures, type Tower, type TowerKind, towerKinds } from './towers.js';
 
 const file = 'config.json';
 
@@ -26,6 +25,41 @@ export type TowerTarget = 'F32' | 'F16' | 'BF16' | 'Q8_0';
 /** A converted tower. */
 export interface TowerConversion extends Conversion {
   readonly types: ReadonlyMap<string, string>;
+}
+
+/** Files about the preparation of pictures. Reference: github.com/ggml-org/llama.cpp, conversion/base.py at 720d7fa. */
+const pictureFiles = ['preprocessor_config.json', 'processor_config.json'] as const;
+
+/** Object of each file whose members count like those around it. */
+const pictureObjects = ['media_proc_cfg', 'image_processor'] as const;
+
+function readColors(name: string, value: unknown): readonly number[] | undefined {
+  if (value === undefined) return undefined;
+  if (Array.isArray(value) && value.length === 3 && value.every(Number.isFinite)) return value as number[];
+  return badFolderFile(pictureFiles[0], `${name} has to be an array of 3 numbers, got ${show(value)}`);
+}
+
+function wholeSize(name: string, value: unknown): number | undefined {
+  if (value === undefined || (Number.isInteger(value) && (value as number) > 0 && (value as number) < 2 ** 31))
+    return value as number | undefined;
+  return badFolderFile(pictureFiles[0], `${name} has to be a whole number of at least 1, got ${show(value)}`);
+}
+
+/** Reads the files. Members of the second one count more. */
+async function readPictures(folder: Folder): Promise<Pictures> {
+  let all: Json = {};
+  for (const [i, name] of pictureFiles.entries()) {
+    const bytes = await folder.file(name);
+    if (bytes === undefined) continue;
+    const own = parseObject(name, bytes);
+    all = { ...all, ...own, ...objectMember(own, pictureObjects[i] as string) };
+  }
+  return {
+    mean: readColors('image_mean', member(all, 'image_mean')),
+    deviation: readColors('image_std', member(all, 'image_std')),
+    tokens: wholeSize('image_seq_length', member(all, 'image_seq_length')),
+    longestEdge: wholeSize('size.longest_edge', member(objectMember(all, 'size'), 'longest_edge')),
+  };
 }
 
 /** The kind of the folder's tower. */
@@ -51,8 +85,11 @@ function towerKeys(folder: Folder, tower: Tower, kind: TowerKind, pictures: Pict
   const { sizes, heads, image, statedFeedForward = sizes.feedForward } = tower;
   const { name = '' } = folder;
   const u32 = (key: string, value: number): GgufKey => ({ name: `clip.vision.${key}`, type: 'u32', value });
-  const colors = (key: 'image_mean' | 'image_std', own: readonly number[] | undefined, usual?: readonly number[]) =>
-    ({ name: `clip.vision.${key}`, type: 'f32[]', value: needed(own ?? usual, key) }) as const;
+  const [from] = pictureFiles;
+  const colors = (key: 'image_mean' | 'image_std', value: readonly number[] | undefined): GgufKey => {
+    if (value === undefined) badFolderFile(from, `${key} is missing; copy ${from} of the model into the folder`);
+    return { name: `clip.vision.${key}`, type: 'f32[]', value };
+  };
   return [
     { name: 'general.architecture', type: 'string', value: towerArchitecture },
     { name: 'general.type', type: 'string', value: 'mmproj' },
@@ -66,8 +103,8 @@ function towerKeys(folder: Folder, tower: Tower, kind: TowerKind, pictures: Pict
     u32('feed_forward_length', statedFeedForward),
     u32('block_count', sizes.layers),
     u32('attention.head_count', heads),
-    colors('image_mean', pictures.mean, kind.colors?.mean),
-    colors('image_std', pictures.deviation, kind.colors?.deviation),
+    colors('image_mean', pictures.mean ?? kind.colors?.mean),
+    colors('image_std', pictures.deviation ?? kind.colors?.deviation),
     ...tower.keys,
     { name: 'general.quantization_version', type: 'u32', value: 2 },
   ];

@@ -14,9 +14,19 @@ import type { Config } from '../config.js';
 import { badFolderFile, unsupported } from '../errors.js';
 import type { Json } from '../json.js';
 import type { Row, TensorTable } from '../tensors.js';
-import type { Pictures } from './pictures.js';
 
 const file = 'config.json';
+
+/** Preparation of pictures for a tower. */
+export interface Pictures {
+  /** Mean and standard deviation of red, green and blue; undefined if no file states them. */
+  readonly mean: readonly number[] | undefined;
+  readonly deviation: readonly number[] | undefined;
+  /** Tokens that a picture becomes. */
+  readonly tokens: number | undefined;
+  /** Pixels of a large picture's longer side. */
+  readonly longestEdge: number | undefined;
+}
 
 /** Sizes of a tower. */
 interface TowerSizes {
