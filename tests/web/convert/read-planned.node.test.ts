@@ -45,7 +45,7 @@ async function inputFor(format: string, to: string): Promise<[FileInput | FileIn
   return [file, { ...options, importance: matrixFile(activationsOf(tensors)) } as PlanOptions];
 }
 
-const targets = formats().flatMap(({ name, targets: all }) =>
+const targets = formats.flatMap(({ name, targets: all }) =>
   ['safetensors', 'gguf', 'onnx'].includes(name)
     ? all.filter(({ copies, needs }) => !copies && needs === undefined).map(({ name: to }) => [name, to] as const)
     : [],

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { diffusionReasonText } from '../../../web/src/architectures/diffusion/detect.js';
 import { ggufReasonText } from '../../../web/src/formats/gguf/reasons.js';
-import { isKeptFor, type Reason, reasons, sharedReasonText } from '../../../web/src/formats/reason.js';
+import { type Reason, sharedReasonText } from '../../../web/src/formats/reason.js';
 import { safetensorsReasonText } from '../../../web/src/formats/safetensors/reasons.js';
 
 const shared: readonly (readonly [Reason, string])[] = [
@@ -70,10 +70,4 @@ describe('the words of a reason', () => {
     const kinds = [shared, safetensors, gguf, diffusion].map((table) => new Set(table.map(([{ kind }]) => kind)));
     expect(new Set(kinds.flatMap((set) => [...set])).size).toBe(kinds.reduce((sum, { size }) => sum + size, 0));
   });
-});
-
-it('decides by the kind', () => {
-  expect(isKeptFor('sameType', reasons.sameType)).toBe(true);
-  expect(isKeptFor('sameType', reasons.rule)).toBe(false);
-  expect(isKeptFor('sameType', undefined)).toBe(false);
 });

@@ -5,7 +5,7 @@ import { formats } from '../../../web/src/tooling.js';
 import { expectRefusal } from '../support/support.js';
 
 describe('what formats say about themselves', () => {
-  it.each(formats().map((format) => [format.name, format] as const))('agrees with itself: %s', (_name, format) => {
+  it.each(formats.map((format) => [format.name, format] as const))('agrees with itself: %s', (_name, format) => {
     const { extensions, targets, aliases, ruleTargets, options, result, examples, isFolder = false } = format;
     const names = targets.map(({ name }) => name);
     expect(new Set(names).size).toBe(names.length);
@@ -21,7 +21,7 @@ describe('what formats say about themselves', () => {
     expect([...presets].sort()).toEqual(isFolder ? [] : ['balanced', 'safe', 'small']);
     expect(ruleTargets.length > 0).toBe(!isFolder);
     for (const extension of extensions) expect(extension).toMatch(isFolder ? /^[a-z.-]+$/ : /^\.[a-z.]+$/);
-    expect(formats().map(({ name }) => name)).toContain(result);
+    expect(formats.map(({ name }) => name)).toContain(result);
     const flags = Object.values(options.entries).flatMap((entry) => entry.flags.map(({ name }) => `--${name}`));
     const common = ['--to', '--rule', '--min-sqnr', '--json'];
     for (const example of examples) {
@@ -30,12 +30,12 @@ describe('what formats say about themselves', () => {
   });
 
   it('has the members of its signature', () => {
-    expect(signatures().map(({ name }) => name)).toEqual(formats().map(({ name }) => name));
-    for (const [i, signature] of signatures().entries()) expect(formats()[i]).toMatchObject(signature);
+    expect(signatures.map(({ name }) => name)).toEqual(formats.map(({ name }) => name));
+    for (const [i, signature] of signatures.entries()) expect(formats[i]).toMatchObject(signature);
   });
 
   it('has no flag twice, except for options of one name that several tables have', () => {
-    const tables = new Set(formats().map(({ options }) => options));
+    const tables = new Set(formats.map(({ options }) => options));
     const options = new Map<string, Set<string>>();
     for (const { entries } of tables) {
       for (const [option, { flags }] of Object.entries(entries)) {

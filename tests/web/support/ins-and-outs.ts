@@ -39,7 +39,7 @@ function layoutOf(to: string): string | undefined {
 /** Formats that have targets of their own: others share the table of one before. */
 const owners = (): Format[] => {
   const found = new Map<unknown, Format>();
-  for (const format of formats()) if (!found.has(format.options)) found.set(format.options, format);
+  for (const format of formats) if (!found.has(format.options)) found.set(format.options, format);
   return [...found.values()];
 };
 
@@ -61,7 +61,7 @@ export function targetGroups(): readonly TargetGroup[] {
 
 /** The inputs, in the order of the registries. */
 export function inputKinds(): readonly InputKind[] {
-  return formats().flatMap(({ name, label, plan }): InputKind[] => {
+  return formats.flatMap(({ name, label, plan }): InputKind[] => {
     if (plan === undefined) return [];
     const plain = { label, format: name, layout: undefined };
     if (name !== 'safetensors') return [plain];

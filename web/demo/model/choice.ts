@@ -32,7 +32,7 @@ export type Fit = Pick<TypeFit, 'to' | 'rules' | 'bytes' | 'error' | 'bound'>;
 
 /** The package's facts about a format. */
 export function infoOf(format: ModelFormat): FormatInfo {
-  const info = formats().find(({ name }) => name === format);
+  const info = formats.find(({ name }) => name === format);
   if (info === undefined) throw new Error(`there is no format ${format}`);
   return info;
 }
@@ -259,7 +259,7 @@ export function hashOf(format: ModelFormat, choice: ModelChoice): string {
 export function settingsIn(hash: string): readonly string[] {
   const parameters = new URLSearchParams(hash.replace(/^#/, ''));
   const known = new Map(
-    formats().flatMap(({ options }) =>
+    formats.flatMap(({ options }) =>
       Object.values(options.entries).flatMap(({ flags }) => flags.map((flag) => [flag.name, flag] as const)),
     ),
   );

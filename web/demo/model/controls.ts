@@ -156,7 +156,7 @@ function isSame(a: unknown, b: unknown): boolean {
 function labelOf(path: string, value: unknown): string | undefined {
   const control = controlAt(path);
   const [name = '', member] = path.split('.');
-  const info = formats().find(({ options }) => Object.hasOwn(options.entries, name))?.options.entries[name];
+  const info = formats.find(({ options }) => Object.hasOwn(options.entries, name))?.options.entries[name];
   const found = control?.values.slice(1).find(({ words }) => {
     const read = info?.read(words);
     const at = member === undefined ? read : (read as Readonly<Record<string, unknown>> | undefined)?.[member];

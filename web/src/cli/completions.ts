@@ -22,7 +22,7 @@ import { UsageError } from './process.js';
 
 /** The flags of all commands. */
 function flagsByCommand(): Readonly<Record<CommandName, CommandFlags>> {
-  const targets = formats().flatMap((format) => format.targets.map(({ name }) => name));
+  const targets = formats.flatMap((format) => format.targets.map(({ name }) => name));
   const to = { ...quantizeFlags.to, choices: [...new Set(targets)] };
   const quantize = { ...quantizeFlags, to, ...formatFlags() };
   const converting: readonly string[] = convertingFlags;

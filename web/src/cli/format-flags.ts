@@ -22,7 +22,7 @@ export interface SharedTable {
 /** Lists the tables of all formats, each once. */
 export function optionTables(): readonly SharedTable[] {
   const found = new Map<OptionTable, FormatInfo[]>();
-  for (const format of formats()) found.set(format.options, [...(found.get(format.options) ?? []), format]);
+  for (const format of formats) found.set(format.options, [...(found.get(format.options) ?? []), format]);
   return [...found].map(([table, formats]) => ({ table, formats }));
 }
 
@@ -62,9 +62,9 @@ export function acceptsTarget({ targets, aliases }: FormatInfo, to: string): boo
 
 /** The options of all formats, by name. Those of the formats that have the target come first. */
 function optionsFor(to: string): readonly (readonly [name: string, option: FormatOption])[] {
-  const having = formats().filter((format) => acceptsTarget(format, to));
+  const having = formats.filter((format) => acceptsTarget(format, to));
   const found = new Map<string, FormatOption>();
-  for (const { options } of [...having, ...formats()]) {
+  for (const { options } of [...having, ...formats]) {
     for (const [name, option] of Object.entries(options.entries)) if (!found.has(name)) found.set(name, option);
   }
   return [...found];
@@ -107,7 +107,7 @@ export async function withTexts(words: Words): Promise<Words> {
 
 /** True if a target takes an option. The model functions report options that it does not take. */
 export function targetTakes(to: string, option: string): boolean {
-  return formats().some(({ targets, aliases }) => {
+  return formats.some(({ targets, aliases }) => {
     const name = (aliases as Readonly<Record<string, string>>)[to] ?? to;
     return targets.find((target) => target.name === name)?.options.includes(option) ?? false;
   });
@@ -147,7 +147,7 @@ export function sidecarOptions(words: Words, to: string): readonly SidecarOption
     const [flag] = flags;
     if (sidecar === undefined) continue;
     const path = flag && words[flag.name];
-    const owners = formats().filter(({ options }) => Object.hasOwn(options.entries, option));
+    const owners = formats.filter(({ options }) => Object.hasOwn(options.entries, option));
     if (path !== undefined && !owners.some((format) => acceptsTarget(format, to))) {
       throw wrongFlag(flag?.name ?? option, { kind: 'onlyFor', files: `${owners[0]?.label} files` });
     }

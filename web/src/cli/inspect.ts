@@ -73,7 +73,7 @@ export const inspect = makeCommand(
 
 /** The description of a model's format. */
 function describedFormat({ format }: ModelInfo): FormatInfo {
-  return formats().find(({ name }) => name === format) as FormatInfo;
+  return formats.find(({ name }) => name === format) as FormatInfo;
 }
 
 /** A value of the metadata on one line. */
@@ -107,7 +107,7 @@ function inspectText(file: string, info: ModelInfo, tensors: readonly ModelTenso
     countText(elements, format.unit),
     formatBytes(bytes),
   ];
-  const target = formats().find((known) => known.name === conversion?.format);
+  const target = formats.find((known) => known.name === conversion?.format);
   const facts = [
     ...(format.facts?.({ tensors: info.tensors, metadata }) ?? []),
     ...(conversion === undefined ? [] : [`${conversion.architecture}, which can become ${target?.label}`]),

@@ -132,7 +132,7 @@ export function positionalFiles<const Names extends readonly string[]>(
 
 /** A name in the spelling of the targets and their other names, or else as it is. The model functions check that it exists. */
 export function spelledTarget(text: string, others: readonly string[] = []): string {
-  const names = formats().flatMap(({ targets, aliases }) => [
+  const names = formats.flatMap(({ targets, aliases }) => [
     ...targets.map(({ name }) => name),
     ...Object.keys(aliases),
   ]);
@@ -141,7 +141,7 @@ export function spelledTarget(text: string, others: readonly string[] = []): str
 
 /** A rule with its type in the spelling of the lists. The model functions check that it fits the file. */
 export function spelledRule(rule: Rule): Rule {
-  const types = formats().flatMap(({ ruleTargets }) => ruleTargets);
+  const types = formats.flatMap(({ ruleTargets }) => ruleTargets);
   return rule.to === undefined ? rule : { ...rule, to: spelledTarget(rule.to, types) };
 }
 

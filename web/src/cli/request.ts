@@ -141,9 +141,9 @@ async function targetsFor({ to, preset }: QuantizeLine['values'], { name, file }
   const found = new Set<string>();
   for (const word of to.split(',')) {
     const target = spelledTarget(word.trim());
-    if (!formats().some((format) => acceptsTarget(format, target))) {
+    if (!formats.some((format) => acceptsTarget(format, target))) {
       const format = await inspected();
-      const { label, targets } = formats().find((known) => known.name === format) as FormatInfo;
+      const { label, targets } = formats.find((known) => known.name === format) as FormatInfo;
       const names = targets.map((known) => known.name);
       const hint = didYouMean(word.trim(), names);
       // List all types only if there is no similar name.

@@ -47,7 +47,7 @@ export async function readSidecars(
       return content;
     };
     // A target may complete the file in the model's folder.
-    const isCompleted = formats().some(({ targets }) =>
+    const isCompleted = formats.some(({ targets }) =>
       targets.some(({ name, completes }) => name === to && completes?.includes(option.option)),
     );
     const beside = isCompleted && input.isPath ? join(dirname(input.name), sidecar.usualName) : undefined;
@@ -72,7 +72,7 @@ export function sidecarPath(output: string, { sidecar }: SidecarOption, plan: Mo
 
 /** Path of a file beside an output, with or without content from the plan; undefined if results of this format have no such file. */
 export function sidecarPlace(output: string, { option, sidecar }: SidecarOption, plan: ModelPlan): string | undefined {
-  const result = formats().find(({ name }) => name === plan.format);
+  const result = formats.find(({ name }) => name === plan.format);
   if (result === undefined || !Object.hasOwn(result.options.entries, option)) return undefined;
   return pathBeside(output, sidecar, sidecar.nameFor(basename(output)));
 }

@@ -9,7 +9,7 @@ import { wrongFlag } from './wording.js';
 
 /** Flags that cut a result into several files. */
 export function cuttingFlags(): string[] {
-  const options = formats().flatMap(({ options: { entries } }) => [entries.shardSize, entries.splitTensors]);
+  const options = formats.flatMap(({ options: { entries } }) => [entries.shardSize, entries.splitTensors]);
   return [...new Set(options.flatMap((option) => option?.flags ?? []).map(({ name }) => name))];
 }
 

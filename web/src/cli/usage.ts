@@ -84,10 +84,10 @@ function balanced(targets: readonly Target[]): string {
   return (targets.find(({ preset }) => preset === 'balanced') ?? targets[0])?.name ?? '';
 }
 
-const first = () => formats()[0] as FormatInfo;
+const first = () => formats[0] as FormatInfo;
 
 /** The formats whose results are of the same format. */
-const plainFormats = () => formats().filter(({ name, result }) => name === result);
+const plainFormats = () => formats.filter(({ name, result }) => name === result);
 
 const joinLines = (lines: readonly string[]) => `${lines.join('\n')}\n`;
 
@@ -108,7 +108,7 @@ const usageOf: Readonly<Record<CommandName, (to: string) => string>> = {
 
 /** The help without a command. */
 export function overview(): string {
-  const extensions = formats().flatMap(({ extensions: all }) => all);
+  const extensions = formats.flatMap(({ extensions: all }) => all);
   const to = first().targets[0]?.name;
   return joinLines([
     'scalepoint: make models smaller',
@@ -222,10 +222,10 @@ function quantizeHelp(all: boolean): Help {
         ...explained('--json', 'print JSON'),
       ]),
       more: exitCodes(),
-      examples: formats().flatMap(({ examples }) => examples.slice(0, 1).map((example) => `quantize ${example}`)),
+      examples: formats.flatMap(({ examples }) => examples.slice(0, 1).map((example) => `quantize ${example}`)),
     };
   }
-  const makers = [...formats(), ...converters()];
+  const makers = [...formats, ...converters()];
   const outputs = optionTables().map(({ formats: [format] }) => {
     const { extensions, result: name, targets } = format as FormatInfo;
     return resultName(`model${extensions[0]}`, { to: balanced(targets), format: name });
@@ -258,7 +258,7 @@ function quantizeHelp(all: boolean): Help {
 /** The help of `plan`. @param all true for all options, false for those that a screen shows */
 function planHelp(all: boolean): Help {
   // A plan has no errors, so examples with a limit for them are left out.
-  const examples = formats().flatMap(
+  const examples = formats.flatMap(
     ({ examples: some }) => some.filter((example) => !example.includes('--min-sqnr')).at(-1) ?? [],
   );
   const json = explained(
@@ -309,7 +309,7 @@ const helps: Readonly<Record<CommandName, (all: boolean) => Help>> = {
       'headers only.',
     flags: flagLines(inspectFlags, 19),
     examples: [
-      ...formats().flatMap(({ extensions }) => extensions.map((extension) => `inspect ${exampleName(extension)}`)),
+      ...formats.flatMap(({ extensions }) => extensions.map((extension) => `inspect ${exampleName(extension)}`)),
       `inspect ${exampleFile(first())} --filter 'attn|mlp' --sort size`,
       `inspect ${exampleFile(first())} --json | jq '.tensors[].name'`,
     ],

@@ -51,7 +51,7 @@ export const verify = makeCommand(
         const report = await about(input.name, () =>
           verifyModel(input.file, { ...contents, signal, onProgress: progress.update }),
         ).finally(progress.clear);
-        const paths = formats()
+        const paths = formats
           .flatMap(namedSidecars)
           .map(({ option }) => [option, beside.find((one) => one.option === option)?.path ?? null] as const);
         return showFindings(input.name, Object.fromEntries(paths), report, { ...values, quiet });
@@ -71,9 +71,9 @@ interface SidecarFile {
 /** The files beside a model: those that flags name, or those with the usual names. @throws UsageError */
 async function findBeside({ name, file, isPath }: Input, words: Words, signal: AbortSignal): Promise<SidecarFile[]> {
   const info = await about(name, () => inspectModel(file, { signal }));
-  const format = formats().find((known) => known.name === info.format) as FormatInfo;
+  const format = formats.find((known) => known.name === info.format) as FormatInfo;
   const all = namedSidecars(format);
-  for (const other of formats().filter((known) => known !== format)) {
+  for (const other of formats.filter((known) => known !== format)) {
     for (const { flag } of namedSidecars(other)) {
       if (words[flag] === undefined || all.some((one) => one.flag === flag)) continue;
       throw wrongFlag(flag, { kind: 'onlyFor', files: `${other.label} files` });

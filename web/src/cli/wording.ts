@@ -29,7 +29,7 @@ const renamedFlags: Readonly<Record<string, string>> = {
 const plainOptions: readonly string[] = ['to', 'targetSize', 'workers', 'minOutput', 'lora', 'data', 'output', 'plan'];
 
 function formatOption(name: string): FormatOption | undefined {
-  return formats().find(({ options }) => Object.hasOwn(options.entries, name))?.options.entries[name];
+  return formats.find(({ options }) => Object.hasOwn(options.entries, name))?.options.entries[name];
 }
 
 /**

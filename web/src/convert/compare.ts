@@ -212,7 +212,7 @@ export interface CompareModelsOptions extends WorkOptions {
 
 /** Runs two models. @throws ScalepointError `RUNTIME` if models of these formats cannot be run */
 async function compareRuns(a: Opened, b: Opened, options: RunOptions, signal?: AbortSignal): Promise<RunReport> {
-  const runs = formats().filter((format) => format.compareRuns !== undefined);
+  const runs = formats.filter((format) => format.compareRuns !== undefined);
   const other = [a, b].find(({ format }) => format.compareRuns === undefined || format !== a.format);
   if (other === undefined && a.format.compareRuns !== undefined) {
     return a.format.compareRuns(a.model, b.model, options, a.readOptionFile, signal);

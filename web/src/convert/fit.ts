@@ -7,7 +7,6 @@ import { elementsOf } from '../formats/codecs/elements.js';
 import { codecOf } from '../formats/codecs/registry.js';
 import type { FilePlan, PlannedTensor } from '../formats/format.js';
 import { type PlanChoices, type Rule, ruleFor } from '../formats/options.js';
-import { isKeptFor } from '../formats/reason.js';
 import { formatNamed, type ModelFormat } from '../formats/registry.js';
 import { parseSize } from '../formats/shards.js';
 import { chooseWithin, frontier } from './budget.js';
@@ -101,7 +100,7 @@ async function plannedTypes(opened: Opened, choices: PlanChoices, option: string
   const { rules = [] } = choices;
   const base = await planFor(opened, choices);
   const isOpen = ({ kept, source }: PlannedTensor) =>
-    (kept === undefined || isKeptFor('sameType', kept)) && ruleFor(rules, source.name) === undefined;
+    (kept === undefined || kept?.kind === 'sameType') && ruleFor(rules, source.name) === undefined;
   const open = base.tensors.map(isOpen);
   const names = base.tensors.flatMap(({ source }, i) => (open[i] ? [source.name] : []));
   const planned = async (to: string): Promise<FilePlan> =>

@@ -9,7 +9,7 @@ const mostNames = 5;
 
 /** The longest extension of a model that a name ends with, in lower case. */
 function extensionOf(name: string): string | undefined {
-  const ends = signatures().flatMap(({ extensions }) => extensions.filter((end) => name.toLowerCase().endsWith(end)));
+  const ends = signatures.flatMap(({ extensions }) => extensions.filter((end) => name.toLowerCase().endsWith(end)));
   return ends.sort((a, b) => b.length - a.length)[0];
 }
 
@@ -25,7 +25,7 @@ export function folderRank(name: string): number | undefined {
   const extension = extensionOf(name);
   if (extension === undefined) return undefined;
   const { isLastChoice = false, folderNames = ['model'] } =
-    signatures().find(({ extensions }) => extensions.includes(extension)) ?? {};
+    signatures.find(({ extensions }) => extensions.includes(extension)) ?? {};
   const first = isLastChoice ? ranks : 0;
   if (extension.endsWith('.json')) return first;
   return first + (folderNames.some((usual) => name.toLowerCase() === usual + extension) ? 1 : 2);
@@ -34,7 +34,7 @@ export function folderRank(name: string): number | undefined {
 /** True if a file belongs to a split model, after its first file. */
 function isFurther(name: string): boolean {
   const extension = extensionOf(name) as string;
-  const takesSplits = signatures().some((format) => format.takesSplits && format.extensions.includes(extension));
+  const takesSplits = signatures.some((format) => format.takesSplits && format.extensions.includes(extension));
   const [, number] = /-(\d{5,})-of-\d{5,}\.\w+$/.exec(name) ?? [];
   return takesSplits && number !== undefined && Number(number) !== 1;
 }
@@ -75,9 +75,7 @@ export async function modelInFolder(folder: string): Promise<string> {
   const part = first === undefined ? inside : undefined;
   if (part !== undefined && paths !== undefined) return modelInFolder(paths.join(folder, part));
   if (first === undefined || paths === undefined) {
-    const ends = signatures()
-      .flatMap(({ extensions }) => extensions)
-      .sort((a, b) => b.length - a.length);
+    const ends = signatures.flatMap(({ extensions }) => extensions).sort((a, b) => b.length - a.length);
     throw new ScalepointError('NOT_FOUND', `the folder ${label} holds no ${ends.join(', ')} file`);
   }
   if (found.length > 1) {

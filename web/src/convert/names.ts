@@ -49,7 +49,7 @@ export interface ModelFormatInfo {
  * @example for (const { label, targets } of modelFormats()) console.log(label, targets.map(({ name }) => name));
  */
 export function modelFormats(): readonly ModelFormatInfo[] {
-  return formats() as readonly unknown[] as readonly ModelFormatInfo[];
+  return formats as readonly unknown[] as readonly ModelFormatInfo[];
 }
 
 /**
@@ -87,9 +87,9 @@ export type Preset = (typeof presets)[number];
  * @throws RangeError for an unknown format or preset
  */
 export function presetTarget(format: ModelFormat, preset: 'small' | 'balanced' | 'safe'): ModelTarget {
-  const known = formats().find(({ name }) => name === format);
+  const known = formats.find(({ name }) => name === format);
   if (known === undefined) {
-    const names = formats().map(({ name }) => name);
+    const names = formats.map(({ name }) => name);
     throw rangeError('format', oneOf(names), format);
   }
   if (!presets.includes(preset)) throw rangeError('preset', oneOf(presets), preset);

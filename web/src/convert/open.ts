@@ -120,7 +120,7 @@ export async function withAdapters<T>(
   use: () => Promise<T>,
 ): Promise<T> {
   if (format.takesAdapters !== true) {
-    const takers = formats().flatMap(({ takesAdapters, label }) => (takesAdapters ? [label] : []));
+    const takers = formats.flatMap(({ takesAdapters, label }) => (takesAdapters ? [label] : []));
     throw rangeError('lora', { kind: 'onlyFor', files: `models in ${takers.join(' or ')}` });
   }
   const adapters: Adapter[] = [];

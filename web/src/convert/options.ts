@@ -167,7 +167,7 @@ export interface DataProgress {
 /** Lists each table of options once, with the first of the formats that share it. */
 function tables(): Map<OptionTable, Format> {
   const found = new Map<OptionTable, Format>();
-  for (const format of formats()) if (!found.has(format.options)) found.set(format.options, format);
+  for (const format of formats) if (!found.has(format.options)) found.set(format.options, format);
   return found;
 }
 
@@ -246,7 +246,7 @@ export function checkPlanOptions(options: object, call: keyof ReturnType<typeof 
   if (lora !== undefined) checkAdapters(lora);
   checkSize(options as SizeOptions);
   if (to === 'auto' && hasSizeOption(options as SizeOptions)) return;
-  if (to === undefined || formats().some((format) => accepts(format, to))) return;
+  if (to === undefined || formats.some((format) => accepts(format, to))) return;
   const owners = [...tables().values()];
   const expected: Expected = { kind: 'anyOf', of: owners.map((format) => expectedTarget(format, mostNamesOfEach)) };
   throw rangeError('to', expected, to, nearTarget(to, owners));

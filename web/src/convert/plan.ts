@@ -17,7 +17,7 @@ import {
   type Rule,
   ruleFor,
 } from '../formats/options.js';
-import { isKeptFor, type Reason, type SharedReason, sharedReasonText } from '../formats/reason.js';
+import { type Reason, type SharedReason, sharedReasonText } from '../formats/reason.js';
 import { type FormatReason, formatNamed } from '../formats/registry.js';
 import { storedBytes } from './logical-tensor.js';
 import type { Opened } from './open.js';
@@ -240,7 +240,7 @@ function ruleNotes(
     const labels = new Set(all.map(({ form }) => codecOf(form).label(form)));
     const hasTypeNames = ruleTargets.some((name) => labels.has(name));
     const missed = tensors.filter(({ form, kept }) => {
-      if (kept !== undefined) return !isKeptFor('sameType', kept);
+      if (kept !== undefined) return kept?.kind !== 'sameType';
       return hasTypeNames && codecOf(form).label(form) !== to;
     });
     if (missed.length < tensors.length) return [];

@@ -236,7 +236,7 @@ async function quantizeSeveral(
   const source = opened.model.files[0]?.name?.split(/[\\/]/).pop() || 'model';
   /** True if a target knows an option of its format. */
   const knows = (to: string, option: string) =>
-    formats().some(({ targets: all, aliases }) => {
+    formats.some(({ targets: all, aliases }) => {
       const name = Object.hasOwn(aliases, to) ? (aliases as Readonly<Record<string, string>>)[to] : to;
       return all.find((target) => target.name === name)?.options.includes(option) ?? false;
     });

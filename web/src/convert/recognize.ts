@@ -110,13 +110,13 @@ export const modelStartBytes = 1024;
 /** Finds the format of a file or of an index. Magic numbers come first because they are the surest sign. */
 function findFormat(head: Uint8Array): { readonly format: FormatSignature; readonly isIndex: boolean } | undefined {
   const format =
-    signatures().find(({ magic }) => magic?.every((byte, i) => head[i] === byte)) ??
-    signatures().find((known) => known.sniff?.(head));
+    signatures.find(({ magic }) => magic?.every((byte, i) => head[i] === byte)) ??
+    signatures.find((known) => known.sniff?.(head));
   if (format !== undefined) return { format, isIndex: false };
   // The index of safetensors is recognized last: other indices are JSON, too.
-  const indexed = signatures().findLast(({ index }) => index?.sniff(head));
+  const indexed = signatures.findLast(({ index }) => index?.sniff(head));
   if (indexed !== undefined) return { format: indexed, isIndex: true };
-  const damaged = signatures().find((known) => known.resembles?.(head));
+  const damaged = signatures.find((known) => known.resembles?.(head));
   return damaged && { format: damaged, isIndex: false };
 }
 
@@ -160,10 +160,10 @@ function unknownFormat(head: Uint8Array, size: number): ScalepointError {
   let seen = `the file begins with ${hex}`;
   if (size === 0) seen = 'the file is empty';
   if (stranger !== undefined) seen = `the file looks like ${stranger} (it begins with ${hex})`;
-  const indices = signatures().flatMap(({ index, label }) =>
+  const indices = signatures.flatMap(({ index, label }) =>
     index ? [`the ${index.name} of a sharded ${label} model`] : [],
   );
-  const readable = [...signatures().map(({ files }) => files), ...indices];
+  const readable = [...signatures.map(({ files }) => files), ...indices];
   const list = `${readable.slice(0, -1).join(', ')} and ${readable.at(-1)}`;
   return new ScalepointError('UNKNOWN_FORMAT', `${seen}; supported are ${list}`);
 }
@@ -187,7 +187,7 @@ export async function recognize(given: readonly OpenFile[]): Promise<RecognizedF
     const index = found.findIndex(({ isIndex }) => isIndex);
     const areSplits = found.every(({ format }) => format.takesSplits && format === found[0]?.format);
     if (index < 0 && files.length > 1 && !areSplits) {
-      const indices = signatures().flatMap(({ index }) => (index ? [index.name] : []));
+      const indices = signatures.flatMap(({ index }) => (index ? [index.name] : []));
       throw rangeError('file', ofType(...indices), files.length);
     }
     const first = Math.max(0, index);
@@ -233,7 +233,7 @@ async function separated(
   // The index of a model with data in other files may be JSON, too.
   for (const file of beside) {
     const head = await indexStart(file);
-    if (!signatures().some(({ takesData, sniff }) => takesData === true && sniff?.(head) === true)) continue;
+    if (!signatures.some(({ takesData, sniff }) => takesData === true && sniff?.(head) === true)) continue;
     model.push(file);
     beside = beside.filter((other) => other !== file);
   }

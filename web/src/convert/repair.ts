@@ -325,7 +325,7 @@ export async function repairOpen(
   const { signal, run = {}, minOutput } = options;
   const { format, model, readOptionFile } = opened;
   if (format.judge === undefined || makerOf(format, choices.to)?.format !== format) {
-    const labels = formats().flatMap(({ judge, label }) => (judge === undefined ? [] : [label]));
+    const labels = formats.flatMap(({ judge, label }) => (judge === undefined ? [] : [label]));
     throw rangeError('minOutput', { kind: 'onlyFor', files: `${labels.join(' and ')} files` }, minOutput);
   }
   const waiting = waitingFor(signal);

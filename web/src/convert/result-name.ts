@@ -23,11 +23,9 @@ export function resultName(
   const { to, format, architecture } = options;
   if (typeof to !== 'string') throw typeError('to', { kind: 'text', examples: ['int8'] }, to);
   if (to === '') throw rangeError('to', { kind: 'required' }, to);
-  const formats = signatures().map((signature) => signature.name);
+  const formats = signatures.map((signature) => signature.name);
   if (!formats.includes(format)) throw rangeError('format', oneOf(formats), format);
-  const ends = signatures()
-    .flatMap(({ extensions }) => extensions)
-    .sort((a, b) => b.length - a.length);
+  const ends = signatures.flatMap(({ extensions }) => extensions).sort((a, b) => b.length - a.length);
   const end = ends.find((extension) => name.toLowerCase().endsWith(extension)) ?? '';
   const { resultEnd, ownName, extensions } = signatureNamed(format);
   const stem = name.slice(0, name.length - end.length).replace(/-\d{5,}-of-\d{5,}$/, '');

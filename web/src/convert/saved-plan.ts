@@ -63,7 +63,7 @@ const unfit = (message: string) => rangeError('plan', form, undefined, { kind: '
 
 /** The options of all formats that name files to read. */
 function fileNames(): ReadonlySet<string> {
-  const all = formats().flatMap(({ options }) => Object.entries(options.entries));
+  const all = formats.flatMap(({ options }) => Object.entries(options.entries));
   return new Set(all.flatMap(([name, { flags }]) => (flags.some(namesFile) ? [name] : [])));
 }
 

@@ -16,7 +16,6 @@ import { elementsOf } from '../formats/codecs/elements.js';
 import { codecOf, float32Form } from '../formats/codecs/registry.js';
 import type { ByteSource } from '../formats/files/bytes.js';
 import type { LogicalTensor, PlannedTensor } from '../formats/format.js';
-import { isKeptFor } from '../formats/reason.js';
 import type { WeightMoments } from '../formats/statistics.js';
 import { gridOf, rectangleInput } from './logical-tensor.js';
 import {
@@ -189,7 +188,7 @@ export class TileCutter {
         pieceRows,
       };
     } else if (ranges === undefined) {
-      const isChecked = refuses && codecOf(tensor.form).isPlain === true && !isKeptFor('rule', tensor.kept);
+      const isChecked = refuses && codecOf(tensor.form).isPlain === true && tensor.kept?.kind !== 'rule';
       const refused = isChecked ? (tensor.infinities ? 'nan' : 'nonFinite') : undefined;
       task = {
         kind: 'encode',

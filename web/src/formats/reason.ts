@@ -88,11 +88,6 @@ export function reasonWords(known: Readonly<Record<string, string | ((reason: ne
 /** The words of a reason that several formats have; undefined for others. */
 export const sharedReasonText = reasonWords(words);
 
-/** True if a tensor is kept for this shared reason. */
-export function isKeptFor(kind: SharedKind, kept: Reason | undefined): boolean {
-  return kept?.kind === kind;
-}
-
 /** Reasons without data, made once because a model may have a hundred thousand tensors. */
 export const reasons = {
   rule: { kind: 'rule' },

@@ -45,9 +45,7 @@ export interface FormatSidecars extends Intersection<SidecarsOf<BuiltIn>> {}
 const all: Format[] = [...(builtIn as readonly unknown[] as readonly Format[])];
 
 /** Every format, in the order in which texts name them. */
-export function formats(): readonly Format[] {
-  return all;
-}
+export const formats: readonly Format[] = all;
 
 /** The format of that name. */
 export function formatNamed(name: string): Format {

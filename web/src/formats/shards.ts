@@ -135,7 +135,7 @@ export function shardLimit(
   sizes: readonly number[],
 ): number | undefined {
   if (size !== undefined) return parseSize(size);
-  const parts = partOf(text);
+  const parts = text === undefined ? undefined : partOf(text);
   if (parts === undefined) return undefined;
   const bytes = sizes.reduce((sum, one) => sum + one, 0);
   return Math.max(1, Math.min(usualSize, Math.ceil(bytes / parts.count)));
@@ -173,6 +173,7 @@ export function largeNote(
   tensors: readonly { readonly name: string }[],
   sizes: readonly number[],
 ): Note[] {
+  if (size === undefined) return [];
   const limit = parseSize(size) ?? Number.POSITIVE_INFINITY;
   const names = tensors.filter((_, i) => (sizes[i] ?? 0) > limit).map(({ name }) => name);
   if (names.length === 0) return [];

@@ -37,9 +37,7 @@ const all: FormatSignature[] = [
 ];
 
 /** The signature of every format, in the order in which texts name them. */
-export function signatures(): readonly FormatSignature[] {
-  return all;
-}
+export const signatures: readonly FormatSignature[] = all;
 
 /** The signature of the format of that name. */
 export function signatureNamed(name: string): FormatSignature {

@@ -3,7 +3,7 @@
 import { isBlockType } from '../core/blocks.js';
 import { type Note, noteOf } from '../core/note.js';
 import type { CastForm } from './codecs/cast.js';
-import type { Form, Part } from './codecs/codec.js';
+import type { Part } from './codecs/codec.js';
 import type { CopyForm } from './codecs/copy.js';
 import type { GgmlForm } from './codecs/ggml.js';
 import type { LogicalTensor, PlannedTensor, SourceTensor } from './format.js';
@@ -55,33 +55,22 @@ const floatForms = new Map(
 
 const blockForms = new Map<string, GgmlForm>();
 
-/** The form of a tensor that is one array of elements. */
-function plainForm({ dtype, bytes }: SourceTensor): CastForm | GgmlForm | CopyForm {
-  const float = floatForms.get(dtype);
-  if (float !== undefined) return float;
-  if (isBlockType(dtype)) {
-    const blocks = blockForms.get(dtype) ?? { codec: 'ggml', to: dtype };
-    blockForms.set(dtype, blocks);
-    return blocks;
-  }
-  return { codec: 'copy', dtype, bytes };
-}
-
 /** The name of a part of a tensor. */
 export function partName(name: string, { suffix, replaces }: Pick<Part, 'suffix' | 'replaces'>): string {
   const isReplaced = replaces !== undefined && name.endsWith(replaces);
   return (isReplaced ? name.slice(0, -replaces.length) : name) + suffix;
 }
 
-/** A stored tensor as a logical one. */
+/** A stored tensor as a logical one: one array of elements. */
 export function plainTensor(tensor: SourceTensor): LogicalTensor {
-  const { name, shape, dtype } = tensor;
-  return { name, shape, type: dtype, form: plainForm(tensor), parts: [{ role: 'data', tensor }] };
-}
-
-/** A tensor that is converted. Its parts are named after it. */
-export function convertedLogical(source: LogicalTensor, form: Form, parts: readonly Part[]): PlannedTensor {
-  return { source, form, parts };
+  const { name, shape, dtype, bytes } = tensor;
+  let form: CastForm | GgmlForm | CopyForm | undefined = floatForms.get(dtype);
+  if (form === undefined && isBlockType(dtype)) {
+    form = blockForms.get(dtype) ?? { codec: 'ggml', to: dtype };
+    blockForms.set(dtype, form);
+  }
+  form ??= { codec: 'copy', dtype, bytes };
+  return { name, shape, type: dtype, form, parts: [{ role: 'data', tensor }] };
 }
 
 /** Forms and parts shared by copies of tensors of one type and shape. */

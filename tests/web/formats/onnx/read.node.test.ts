@@ -354,7 +354,7 @@ describe('a model that begins like a header of safetensors', () => {
   });
 
   it('is a model at every size of the graph and every version', async () => {
-    const onnxOf = (head: Uint8Array) => signatures().find(({ sniff }) => sniff?.(head))?.name;
+    const onnxOf = (head: Uint8Array) => signatures.find(({ sniff }) => sniff?.(head))?.name;
     for (let version = 1; version < 20; version++) {
       for (const size of [2 ** 21, 2 ** 21 + 1, 2 ** 24, 2 ** 27 + 12345, 2 ** 28 - 1]) {
         const head = new Uint8Array(32);

@@ -306,12 +306,16 @@ export class Arena {
    * @throws ScalepointError `OUT_OF_MEMORY`
    */
   start(bytes: number): number {
-    return this.#checked(this.#core.models.startInArena(this.address, bytes), bytes);
+    const address = this.#core.models.startInArena(this.address, bytes);
+    if (address === 0 && bytes > 0) throw outOfMemory(`${bytes} more bytes`);
+    return address;
   }
 
   /** The address of the next piece, a multiple of 16; 0 for a piece of 0 bytes. @throws ScalepointError `OUT_OF_MEMORY` */
   take(bytes: number): number {
-    return this.#checked(this.#core.models.takeFromArena(this.address, bytes), bytes);
+    const address = this.#core.models.takeFromArena(this.address, bytes);
+    if (address === 0 && bytes > 0) throw outOfMemory(`${bytes} more bytes`);
+    return address;
   }
 
   /** Copies floats into the next piece. Returns its address. @throws ScalepointError `OUT_OF_MEMORY` */
@@ -327,11 +331,6 @@ export class Arena {
    */
   rewind(): void {
     this.#core.models.rewindArena(this.address);
-  }
-
-  #checked(address: number, bytes: number): number {
-    if (address === 0 && bytes > 0) throw outOfMemory(`${bytes} more bytes`);
-    return address;
   }
 
   /** Returns the memory. The arena can be used further. */

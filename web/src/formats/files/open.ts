@@ -49,7 +49,7 @@ function memorySource(given: Uint8Array | ArrayBuffer): ByteSource {
   }
   const size = bytes.byteLength;
   const { buffer, byteOffset } = bytes;
-  const copy = (begin: number, target: Uint8Array) => {
+  const readInto = async (begin: number, target: Uint8Array) => {
     checkRange(begin, begin + target.length, size);
     let view: Uint8Array | undefined;
     try {
@@ -66,18 +66,14 @@ function memorySource(given: Uint8Array | ArrayBuffer): ByteSource {
   };
   return {
     size,
-    async readInto(begin, target) {
-      copy(begin, target);
-    },
+    readInto,
     async read(begin, end) {
       checkRange(begin, end, size);
       const target = allocate(end - begin, ' at once');
-      copy(begin, target);
+      await readInto(begin, target);
       return target;
     },
-    async verify() {
-      copy(0, new Uint8Array(0));
-    },
+    verify: () => readInto(0, new Uint8Array(0)),
     async close() {},
   };
 }
@@ -445,17 +441,16 @@ export function isFileInput(file: unknown): file is FileInput {
  */
 export async function openWithin({ signal, soon }: Waiting, file: FileInput, most?: number): Promise<ByteSource> {
   signal?.throwIfAborted();
-  const opened = async () => {
-    const input = withAddress(file);
-    if (isBytes(input) || isBuffer(input)) return memorySource(input);
-    if (input instanceof Blob) return blobSource(input);
-    if (input instanceof URL) return urlSource(input, signal, most);
-    if (typeof input === 'string') return pathSource(input);
-    if (isStream(input)) return streamSource(input, signal, most);
-    if (isFileInput(input)) return handleSource(input, 'the open file', async () => {});
-    throw typeError('file', fileForm, input);
-  };
-  const source = await soon(opened(), (late) => void aMoment(late.close()));
+  const input = withAddress(file);
+  let opening: ByteSource | Promise<ByteSource>;
+  if (isBytes(input) || isBuffer(input)) opening = memorySource(input);
+  else if (input instanceof Blob) opening = blobSource(input);
+  else if (input instanceof URL) opening = urlSource(input, signal, most);
+  else if (typeof input === 'string') opening = pathSource(input);
+  else if (isStream(input)) opening = streamSource(input, signal, most);
+  else if (isFileInput(input)) opening = handleSource(input, 'the open file', async () => {});
+  else throw typeError('file', fileForm, input);
+  const source = await soon(Promise.resolve(opening), (late) => void aMoment(late.close()));
   const { readInto } = source;
   return {
     ...source,

@@ -13,7 +13,7 @@ import type { Feedback, FilePlan, LogicalTensor, OutputFile, PartsOf, PlannedTen
 import type { Reason } from '../reason.js';
 import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
 import type { WeightMoments } from '../statistics.js';
-import { convertedLogical, keptLogical } from '../tensors.js';
+import { keptLogical } from '../tensors.js';
 import { defaultAlignment, type GgufPair, type GgufTensor, ggmlBytes, ggmlType, paddedSize } from './contents.js';
 import { type LayoutOptions, layoutGguf } from './layout.js';
 import type { GgufChoices } from './options.js';
@@ -169,7 +169,7 @@ export function planResult(
     if (kept !== undefined && isAsStored) tensors[index] = keptLogical(source, kept);
     else {
       const form = resultForm(result, source, choices.search);
-      const planned = convertedLogical(source, form, partsOf(source.shape, form));
+      const planned = { source, form, parts: partsOf(source.shape, form) };
       tensors[index] = moments === undefined ? planned : { ...planned, feedback, moments };
     }
     if (unfit !== undefined) tensors[index] = { ...(tensors[index] as PlannedTensor), unfit };

@@ -301,59 +301,6 @@ export function tensorBytes(dtype: TensorDType, shape: readonly number[]): numbe
   return Number.isSafeInteger(bits) && bits % 8 === 0 ? bits / 8 : undefined;
 }
 
-/** Makes a function that gives equal shapes as one array. Models have few shapes, and often many consecutive tensors of one. */
-function shapeSharing(): (shape: readonly number[]) => readonly number[] {
-  const byNumbers = new Map<string, readonly number[]>();
-  let last: readonly number[] = [];
-  return (shape) => {
-    let isLast = shape.length === last.length;
-    for (let i = 0; isLast && i < shape.length; i++) isLast = shape[i] === last[i];
-    if (isLast) return last;
-    const key = shape.join();
-    // Copy it, to free spare capacity.
-    last = byNumbers.get(key) ?? shape.slice();
-    byNumbers.set(key, last);
-    return last;
-  };
-}
-
-/** Facts that all entries of a header share. */
-interface EntrySetting {
-  /** Offset of the tensors' bytes. */
-  readonly dataOffset: number;
-  /** Index of the file. */
-  readonly file: number;
-  readonly sharedShape: ReturnType<typeof shapeSharing>;
-}
-
-function readTensorEntry(json: JsonReader, name: string, position: number, setting: EntrySetting): TensorInfo {
-  const found: { dtype?: string; shape?: number[]; offsets?: number[] } = {};
-  json.object('the entry', maxExtras, (key) => {
-    if (key === 'dtype') found.dtype = json.string('dtype');
-    else if (key === 'shape') found.shape = json.naturals('shape', maxRank);
-    else if (key === 'data_offsets') found.offsets = json.naturals('data_offsets', maxRank);
-    else json.skip(3);
-  });
-  const { dtype, shape, offsets } = found;
-  if (dtype === undefined) json.fail('dtype is missing', position);
-  if (shape === undefined) json.fail('shape is missing', position);
-  if (offsets === undefined) json.fail('data_offsets is missing', position);
-  if (!dtypeOrder.has(dtype)) json.fail(`dtype ${show(dtype)} is unknown`, position);
-  const known = dtype as TensorDType;
-  if (offsets.length !== 2) json.fail(`data_offsets has ${offsets.length} numbers instead of 2`, position);
-  const [begin = 0, end = 0] = offsets;
-  if (end < begin) json.fail(`data_offsets ends at ${end}, before it begins at ${begin}`, position);
-  const elements = elementCount(shape);
-  if (elements === undefined) json.fail(`the product of shape ${show(shape)} is too large`, position);
-  const bytes = tensorBytes(known, shape);
-  if (bytes === undefined)
-    json.fail(`${elements} elements of ${known} with ${dtypeBits[known]} bits do not fill whole bytes`, position);
-  if (end - begin !== bytes)
-    json.fail(`${known} of shape ${show(shape)} has ${bytes} bytes, but data_offsets span ${end - begin}`, position);
-  const { dataOffset, file, sharedShape } = setting;
-  return { name, dtype: known, shape: sharedShape(shape), bytes, byteOffset: dataOffset + begin, file };
-}
-
 /**
  * Reads and checks the header of a safetensors file. Each size is compared with the size of the file before memory is allocated.
  * @param file index of the file in a model of several files
@@ -373,8 +320,10 @@ export async function readSafetensors(source: ByteSource, file = 0): Promise<Saf
   const header = await source.read(8, dataOffset);
   const json: JsonReader = new JsonReader(header, 8);
   if (header[0] !== 0x7b) json.fail("expected '{' as the first byte");
-  const setting = { dataOffset, file, sharedShape: shapeSharing() };
   const metadata = Object.create(null) as Record<string, string>;
+  // Share equal shapes: models have few, and often many consecutive tensors of one.
+  const shapes = new Map<string, readonly number[]>();
+  let last: readonly number[] = [];
   let tensors: TensorInfo[] = [];
   let positions: number[] = [];
   json.object('the header', maxMembers, (name, position) => {
@@ -385,7 +334,39 @@ export async function readSafetensors(source: ByteSource, file = 0): Promise<Saf
       return;
     }
     json.tensor = name;
-    tensors.push(readTensorEntry(json, name, position, setting));
+    const found: { dtype?: string; shape?: number[]; offsets?: number[] } = {};
+    json.object('the entry', maxExtras, (key) => {
+      if (key === 'dtype') found.dtype = json.string('dtype');
+      else if (key === 'shape') found.shape = json.naturals('shape', maxRank);
+      else if (key === 'data_offsets') found.offsets = json.naturals('data_offsets', maxRank);
+      else json.skip(3);
+    });
+    // Check that type, shape and offsets go together.
+    const { dtype: type, shape, offsets } = found;
+    if (type === undefined) json.fail('dtype is missing', position);
+    if (shape === undefined) json.fail('shape is missing', position);
+    if (offsets === undefined) json.fail('data_offsets is missing', position);
+    if (!dtypeOrder.has(type)) json.fail(`dtype ${show(type)} is unknown`, position);
+    const dtype = type as TensorDType;
+    if (offsets.length !== 2) json.fail(`data_offsets has ${offsets.length} numbers instead of 2`, position);
+    const [begin = 0, end = 0] = offsets;
+    if (end < begin) json.fail(`data_offsets ends at ${end}, before it begins at ${begin}`, position);
+    const elements = elementCount(shape);
+    if (elements === undefined) json.fail(`the product of shape ${show(shape)} is too large`, position);
+    const bytes = tensorBytes(dtype, shape);
+    if (bytes === undefined)
+      json.fail(`${elements} elements of ${dtype} with ${dtypeBits[dtype]} bits do not fill whole bytes`, position);
+    if (end - begin !== bytes)
+      json.fail(`${dtype} of shape ${show(shape)} has ${bytes} bytes, but data_offsets span ${end - begin}`, position);
+    let isLast = shape.length === last.length;
+    for (let i = 0; isLast && i < shape.length; i++) isLast = shape[i] === last[i];
+    if (!isLast) {
+      // Copy it, to free spare capacity.
+      const numbers = shape.join();
+      last = shapes.get(numbers) ?? shape.slice();
+      shapes.set(numbers, last);
+    }
+    tensors.push({ name, dtype, shape: last, bytes, byteOffset: dataOffset + begin, file });
     positions.push(position);
     json.tensor = undefined;
   });

@@ -139,7 +139,19 @@ export function keeperByName(tensors: readonly { readonly name: string }[]): (na
     const at = name.search(/(^|[./])experts[./]/i);
     if (at >= 0) expertPrefixes.add(name.slice(0, at));
   }
-  const reasonFor = (name: string): Reason | undefined => {
+  const known = new Map<string, { readonly reason: Reason | undefined }>();
+  return (name) => {
+    // Most names are decided by their last two parts, whose begin is behind the second separator from the end.
+    const isUnusual = unusual.test(name);
+    let begin = 0;
+    for (let at = name.length - 1, separators = 0; !isUnusual && at >= 0 && begin === 0; at--) {
+      const unit = name.charCodeAt(at);
+      if ((unit === 0x2e || unit === 0x2f) && ++separators === 2) begin = at + 1;
+    }
+    const ending = name.slice(begin);
+    const found = isUnusual ? undefined : known.get(ending);
+    if (found !== undefined) return found.reason;
+    // Look for the first row of the table that matches.
     const parts = name.split(/[./]/);
     const [owner = '', last = ''] = parts.length > 1 ? parts.slice(-2) : ['', name];
     const prefix = name.slice(0, Math.max(0, name.length - last.length - owner.length - 2));
@@ -152,21 +164,9 @@ export function keeperByName(tensors: readonly { readonly name: string }[]): (na
       besideExperts: expertPrefixes.has(prefix) ? [owner] : [],
       inLanguageModel: ofLanguageModel ? [name] : [],
     };
-    return keptNames.find(([, place, words]) => places[place].some((text) => words.test(text)))?.[0];
-  };
-  const known = new Map<string, { readonly reason: Reason | undefined }>();
-  return (name) => {
-    // Decide about all others by the last two parts, whose begin is behind the second separator from the end.
-    if (unusual.test(name)) return reasonFor(name);
-    let begin = 0;
-    for (let at = name.length - 1, separators = 0; at >= 0 && begin === 0; at--) {
-      const unit = name.charCodeAt(at);
-      if ((unit === 0x2e || unit === 0x2f) && ++separators === 2) begin = at + 1;
-    }
-    const end = name.slice(begin);
-    const found = known.get(end) ?? { reason: reasonFor(name) };
-    if (known.size < mostEnds) known.set(end, found);
-    return found.reason;
+    const reason = keptNames.find(([, place, words]) => places[place].some((text) => words.test(text)))?.[0];
+    if (!isUnusual && known.size < mostEnds) known.set(ending, { reason });
+    return reason;
   };
 }
 

@@ -161,11 +161,6 @@ export interface SafetensorsOptions
 /** Contents of files beside a safetensors result. */
 export interface SafetensorsSidecars extends OptionsOf<typeof sidecarEntries> {}
 
-/** True if codes are stored one per byte; otherwise integers are packed. */
-export function hasByteCodes({ packed, activations }: SafetensorsOptions): boolean {
-  return packed === false || activations !== undefined;
-}
-
 /** Descriptions of all options, and of files beside the result that older loaders read. */
 export const optionEntries = {
   ...entries,

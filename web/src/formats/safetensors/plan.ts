@@ -15,15 +15,7 @@ import { type Rule, ruleFor } from '../options.js';
 import { cachedReason, dtypeReason, nonFloatReason, type Reason, rankReason, reasons } from '../reason.js';
 import { fileName, largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
 import type { Statistics } from '../statistics.js';
-import {
-  type Copies,
-  compareNames,
-  convertedLogical,
-  elementCount,
-  keptLogical,
-  keptTensor,
-  partName,
-} from '../tensors.js';
+import { type Copies, compareNames, elementCount, keptLogical, keptTensor, partName } from '../tensors.js';
 import type { WeightNames } from '../weight-names.js';
 import { WeightStatistics } from '../weight-statistics.js';
 import type { TensorDType } from './header.js';
@@ -246,20 +238,6 @@ function partSharing(partsOf: PartsOf): PartsOf {
   };
 }
 
-/** Makes a function that is true for a name of a tensor. @param suffix end of the name: mostly no tensor has it, and names are not built */
-function nameSearch(tensors: readonly LogicalTensor[]): (suffix: string, name: () => string) => boolean {
-  const bySuffix = new Map<string, ReadonlySet<string>>();
-  return (suffix, name) => {
-    if (suffix === '') return false;
-    let names = bySuffix.get(suffix);
-    if (names === undefined) {
-      names = new Set(tensors.flatMap((tensor) => (tensor.name.endsWith(suffix) ? [tensor.name] : [])));
-      bySuffix.set(suffix, names);
-    }
-    return names.size > 0 && names.has(name());
-  };
-}
-
 /** The decisions about all tensors. */
 interface Decided {
   readonly planned: readonly PlannedTensor[];
@@ -275,12 +253,16 @@ function decideAll(
   layout: LayoutPlan | undefined,
 ): Decided {
   const sharedParts = partSharing(partsOf);
-  const isTaken = nameSearch(tensors);
+  /** Names of tensors by the suffix of a part. Mostly no tensor has one, and names of parts are not built. */
+  const namesBySuffix = new Map<string, ReadonlySet<string>>();
   const copies: Copies = new Map();
   const candidates = tensors.map(candidateMaker(tensors, choices, isModel, layout));
 
-  const castTo = (source: LogicalTensor, to: CastType) =>
-    convertedLogical(source, casts[to], sharedParts(source.shape, casts[to]));
+  const castTo = (source: LogicalTensor, to: CastType): PlannedTensor => ({
+    source,
+    form: casts[to],
+    parts: sharedParts(source.shape, casts[to]),
+  });
 
   /** Keeps a tensor. Codes are restored to floats, because the configuration cannot describe copies of them. */
   const keep = ({ source, stored, dtype, rule }: Candidate, kept: Reason) => {
@@ -296,7 +278,16 @@ function decideAll(
     if (layout === undefined) throw new Error(`no layout has the target ${to}`);
     const form = layout.formOf(candidate, groupSize);
     const parts = sharedParts(source.shape, form);
-    const taken = parts.find((part) => isTaken(part.suffix, () => partName(source.name, part)));
+    const taken = parts.find((part) => {
+      const { suffix } = part;
+      if (suffix === '') return false;
+      let names = namesBySuffix.get(suffix);
+      if (names === undefined) {
+        names = new Set(tensors.flatMap(({ name }) => (name.endsWith(suffix) ? [name] : [])));
+        namesBySuffix.set(suffix, names);
+      }
+      return names.size > 0 && names.has(partName(source.name, part));
+    });
     const size = parts.reduce((sum, part) => sum + part.bytes, 0);
     const isLarge = rule === undefined && size >= bytes;
     const misfit = taken ? { kind: 'nameTaken', role: taken.role } : isLarge ? reasons.notSmaller : undefined;
@@ -307,22 +298,10 @@ function decideAll(
   const hasChoice = ({ to, rule }: Candidate) =>
     (targetRow(to)?.groupSizes?.length ?? 0) > 1 && granularityFor(choices, to, rule) === undefined;
 
-  /** Elements that share a scale in a weight; undefined for whole rows. `uncut` if these do not divide its rows. */
-  const groupsFor = ({ source: { shape }, to, rule }: Candidate, usual: number | undefined) => {
-    const { groupSizes = [], knownGroups } = targetRow(to) ?? {};
-    const asked = granularityFor(choices, to, rule);
-    // Use whole rows where groups would cross inner dimensions.
-    const hasGroups = groupSizes.length > 0 && (shape.length === 2 || layout?.groupsStacked === true);
-    const size = asked === undefined ? usual : asked.kind === 'per-group' ? asked.groupSize : undefined;
-    if (!hasGroups || size === undefined) return {};
-    if ((shape.at(-1) as number) % size === 0) return { size };
-    const isShared = rule === undefined || (rule.granularity === undefined && hasSharedGranularity(choices, to));
-    const path = isShared ? 'granularity' : `rules[${choices.rules?.indexOf(rule)}].granularity`;
-    return { uncut: { path, size, isFixed: knownGroups !== undefined } satisfies UncutGroups };
-  };
-
-  /** Default group size of each target with codes: the first of its sizes that divides all rows. */
-  const usualGroups = (taken: ReadonlyMap<string, Reason>) => {
+  // Loaders of some layouts would take weights with codes for floats because of others. Keeping these may change the groups of others, and so
+  // which weights become codes: decide again until no such weight is left.
+  for (const taken = new Map<string, Reason>(); ; ) {
+    // Collect the lengths of the rows that become codes, for each target with a choice of groups.
     const lengths = new Map<string, Set<number>>();
     for (const candidate of candidates) {
       const { source, to, kept } = candidate;
@@ -332,36 +311,43 @@ function decideAll(
       lengths.set(to, known);
       if (formed(candidate, undefined).misfit === undefined) known.add(columns);
     }
-    return (to: string) => {
-      const sizes = targetRow(to)?.groupSizes ?? [];
-      if (sizes.length === 1) return sizes[0];
-      return sizes.find((size) => [...(lengths.get(to) ?? [])].every((columns) => columns % size === 0));
-    };
-  };
-
-  // Loaders of some layouts would take weights with codes for floats because of others. Keeping these may change the groups of others, and so
-  // which weights become codes: decide again until no such weight is left.
-  for (const taken = new Map<string, Reason>(); ; ) {
-    const usual = usualGroups(taken);
-    const sizes = new Map<string, number | undefined>();
+    /** Default group size of each target with codes: the first of its sizes that divides all rows. */
+    const usualSizes = new Map<string, number | undefined>();
     const left: LeftWeight[] = [];
     const planned = candidates.map((candidate): PlannedTensor => {
-      const { source, to, bytes, remedy } = candidate;
+      const { source, to, bytes, remedy, rule } = candidate;
+      const { shape } = source;
       const kept = candidate.kept ?? taken.get(source.name);
-      const cast = targetRow(to)?.cast;
+      const { cast, groupSizes = [], knownGroups } = targetRow(to) ?? {};
       if (kept !== undefined && remedy === undefined) return keep(candidate, kept);
       if (kept === undefined && cast !== undefined) return castTo(source, cast);
-      // Default groups adapt to the rows that become codes.
-      if (!sizes.has(to)) sizes.set(to, usual(to));
+      if (!usualSizes.has(to)) {
+        const divides = (size: number) => [...(lengths.get(to) ?? [])].every((columns) => columns % size === 0);
+        usualSizes.set(to, groupSizes.length === 1 ? groupSizes[0] : groupSizes.find(divides));
+      }
+      // Find the elements that share a scale: undefined for whole rows, which also stand where groups would cross inner dimensions. Default
+      // groups adapt to the rows that become codes.
       const adapts = kept !== undefined && hasChoice(candidate);
-      const { size, uncut } = groupsFor(candidate, adapts ? undefined : sizes.get(to));
+      const asked = granularityFor(choices, to, rule) ?? {
+        kind: 'usual',
+        groupSize: adapts ? undefined : usualSizes.get(to),
+      };
+      const hasGroups = groupSizes.length > 0 && (shape.length === 2 || layout?.groupsStacked === true);
+      let size = hasGroups && asked.kind !== 'per-channel' ? asked.groupSize : undefined;
+      let uncut: UncutGroups | undefined;
+      if (size !== undefined && (shape.at(-1) as number) % size !== 0) {
+        const isShared = rule === undefined || (rule.granularity === undefined && hasSharedGranularity(choices, to));
+        const path = isShared ? 'granularity' : `rules[${choices.rules?.indexOf(rule)}].granularity`;
+        uncut = { path, size, isFixed: knownGroups !== undefined };
+        size = undefined;
+      }
       const { form, parts, misfit } = formed(candidate, size);
       const isRemedied = misfit === undefined || (remedy === 'rule' && misfit.kind === 'notSmaller');
       if (kept !== undefined && remedy !== undefined && isRemedied)
         left.push({ source, bytes, reason: kept, by: remedy, groups: uncut });
       if (kept !== undefined || misfit !== undefined) return keep(candidate, kept ?? (misfit as Reason));
-      if (uncut === undefined) return convertedLogical(source, form, parts);
-      const reason = { kind: 'notDivisible', dimension: source.shape.at(-1) as number, by: uncut.size } as const;
+      if (uncut === undefined) return { source, form, parts };
+      const reason = { kind: 'notDivisible', dimension: shape.at(-1) as number, by: uncut.size } as const;
       left.push({ source, bytes, reason, by: 'groups', groups: uncut });
       return keep(candidate, reason);
     });
@@ -439,31 +425,6 @@ function indexFile(tensors: readonly PlannedTensor[], more: Fields, fileOf: (ten
   return { suffix: '.index.json', isIndex: true, size: bytes.length, segments: [{ at: 0, bytes }] };
 }
 
-/** Lays out the files of a result: one; or an index, and files with whole tensors. @param sizes of the tensors in bytes */
-function safetensorsFiles(
-  tensors: readonly PlannedTensor[],
-  sizes: readonly number[],
-  metadata: Readonly<Record<string, string>>,
-  choices: SafetensorsChoices,
-  output: string,
-  layout: LayoutPlan | undefined,
-): OutputFile[] {
-  const limit = shardLimit(choices, sizes) ?? layout?.shardBytes;
-  const begins = limit === undefined ? [0] : shardsOf(sizes, limit);
-  if (begins.length === 1) return [{ suffix: '', ...laidOutFile(tensors, metadata) }];
-  const files = begins.map((begin, i): OutputFile => {
-    const suffix = shardSuffix(i, begins.length, extension);
-    return { suffix, replaces: extension, ...laidOutFile(tensors.slice(begin, begins[i + 1]), metadata, begin) };
-  });
-  const names = files.map((file) => fileName(output, file));
-  let shard = 0;
-  const index = indexFile(tensors, layout?.indexMetadata?.(tensors) ?? {}, (tensor) => {
-    while (tensor >= (begins[shard + 1] ?? tensors.length)) shard++;
-    return names[shard] as string;
-  });
-  return [index, ...files];
-}
-
 // ---------------------------------------------------------------------------------------------------------------------- the whole
 
 /** Gives weights with codes the importance and the moments of their inputs. @throws ScalepointError `BAD_FILE` */
@@ -537,11 +498,29 @@ export function planSafetensors(
       : withStatistics(decided.planned, choices, inputs, layout?.weighing);
   const planned = layout?.finish?.(weighed.tensors) ?? weighed.tensors;
   const sizes = planned.map(({ parts }) => parts.reduce((sum, { bytes }) => sum + bytes, 0));
+  // Lay out the files: one; or an index, and files with whole tensors.
+  const stated = layout?.metadata?.(metadata) ?? metadata;
+  const limit = shardLimit(choices, sizes) ?? layout?.shardBytes;
+  const begins = limit === undefined ? [0] : shardsOf(sizes, limit);
+  const files = begins.map((begin, i): OutputFile => {
+    if (begins.length === 1) return { suffix: '', ...laidOutFile(planned, stated) };
+    const suffix = shardSuffix(i, begins.length, extension);
+    return { suffix, replaces: extension, ...laidOutFile(planned.slice(begin, begins[i + 1]), stated, begin) };
+  });
+  if (files.length > 1) {
+    const names = files.map((file) => fileName(output, file));
+    let shard = 0;
+    const index = indexFile(planned, layout?.indexMetadata?.(planned) ?? {}, (tensor) => {
+      while (tensor >= (begins[shard + 1] ?? planned.length)) shard++;
+      return names[shard] as string;
+    });
+    files.unshift(index);
+  }
   const sources = planned.map(({ source }) => source);
   const converted = planned.filter(({ form }) => codedLayoutOf(form) !== undefined);
   return {
     format: 'safetensors',
-    files: safetensorsFiles(planned, sizes, layout?.metadata?.(metadata) ?? metadata, choices, output, layout),
+    files,
     tensors: planned,
     ...(planned.some(({ moments }) => moments !== undefined) ? { moments: inputs?.statistics.moments?.file } : {}),
     notes: [

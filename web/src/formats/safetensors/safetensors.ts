@@ -76,9 +76,23 @@ function checkKinds(choices: SafetensorsChoices, uses: readonly TargetUse[]): vo
     throw rangeError('range', oneOf(['min-max', 'mse']), range, besideTarget(single.to));
 }
 
-/** Refuses forms that loaders do not know. */
-function checkIntegers(choices: SafetensorsChoices, uses: readonly TargetUse[]): void {
-  const { packed, activations, scheme } = choices;
+/** The options of safetensors and .npy files. */
+export const options = optionTable<SafetensorsOptions>('safetensors, integers', optionEntries, (choices) => {
+  checkRules(choices.rules, ({ to, granularity }, path) => {
+    const row = targetRow(to);
+    if (to !== undefined && row === undefined) throw rangeError(`${path}.to`, oneOf(safetensorsTargets), to);
+    if (granularity === undefined) return;
+    if (!row?.options.includes('granularity'))
+      throw rangeError(`${path}.granularity`, onlyWith(`${path}.to`, ...targetsWith('granularity')), to);
+    checkGranularity(granularity, `${path}.granularity`);
+  });
+  checkStatistics(choices);
+  const { to, rules = [], packed, activations, scheme } = choices;
+  const uses: TargetUse[] = [{ path: '', to, row: targetRow(to), rule: undefined }];
+  for (const [i, rule] of rules.entries())
+    if (!rule.keep) uses.push({ path: `rules[${i}].`, to: rule.to, row: targetRow(rule.to), rule });
+  checkKinds(choices, uses);
+  // Refuse forms that loaders do not know.
   for (const { path, to, row, rule } of uses) {
     if (row?.kind !== 'integers') continue;
     const kind = granularityFor(choices, to, rule)?.kind ?? 'per-group';
@@ -102,25 +116,6 @@ function checkIntegers(choices: SafetensorsChoices, uses: readonly TargetUse[]):
     if (!row.knownGroups.includes(asked.groupSize))
       throw rangeError(`${option}.groupSize`, oneOf(row.knownGroups), asked.groupSize, besideTarget(to));
   }
-}
-
-/** The options of safetensors and .npy files. */
-export const options = optionTable<SafetensorsOptions>('safetensors, integers', optionEntries, (choices) => {
-  checkRules(choices.rules, ({ to, granularity }, path) => {
-    const row = targetRow(to);
-    if (to !== undefined && row === undefined) throw rangeError(`${path}.to`, oneOf(safetensorsTargets), to);
-    if (granularity === undefined) return;
-    if (!row?.options.includes('granularity'))
-      throw rangeError(`${path}.granularity`, onlyWith(`${path}.to`, ...targetsWith('granularity')), to);
-    checkGranularity(granularity, `${path}.granularity`);
-  });
-  checkStatistics(choices);
-  const { to, rules = [] } = choices;
-  const uses: TargetUse[] = [{ path: '', to, row: targetRow(to), rule: undefined }];
-  for (const [i, rule] of rules.entries())
-    if (!rule.keep) uses.push({ path: `rules[${i}].`, to: rule.to, row: targetRow(rule.to), rule });
-  checkKinds(choices, uses);
-  checkIntegers(choices, uses);
 });
 
 // ------------------------------------------------------------------------------------------------------------- tensors of a model
@@ -210,53 +205,49 @@ const integersOfTools: readonly (readonly [last: string, neighbors: readonly str
   ['bitmask', ['compressed'], 'compressed-tensors, sparse'],
 ];
 
-/** The method by which a tensor was quantized, from its name, type and the names of its neighbors; undefined for plain values. */
-function quantizedBy({ name, dtype, shape }: SourceTensor, has: (name: string) => boolean): string | undefined {
-  // Skip the names of floats, which most tensors are.
-  if (dtype === 'F32' || dtype === 'BF16' || dtype === 'F16') return undefined;
-  const dot = name.lastIndexOf('.') + 1;
-  const [module, last] = [name.slice(0, dot), name.slice(dot)];
-  const among = (...names: readonly string[]) => names.some((other) => has(module + other));
-  /** True for a name whose end stands for others beside it. */
-  const isPaired = (end: string, other: string) => last.endsWith(end) && has(name.slice(0, -end.length) + other);
-  if (last === 'weight' && among('comfy_quant')) return 'ComfyUI';
-  // 64-bit integers are positions and counts.
-  if (/^[IU](8|16|32)$/.test(dtype)) {
-    if (last === 'qweight' && among('scales', 'qzeros')) return among('g_idx') ? 'GPTQ' : 'AWQ or GPTQ';
-    if (isPaired('_packed', '_scale')) return 'compressed-tensors';
-    if (has(`${name}.absmax`) || has(`${name}.quant_map`) || (last === 'weight' && among('SCB'))) return 'bitsandbytes';
-    if (isPaired('_blocks', '_scales')) return 'MXFP4';
-    if (last === 'weight' && dtype === 'U32' && among('scales')) return 'MLX';
-    if (last === '_data' && among('_scale')) return 'optimum-quanto';
-    if (isPaired('_qdata', '_scale')) return 'torchao';
-    if (has(`${name}_scale`)) return 'compressed-tensors';
-    const known = integersOfTools.find(
-      ([end, neighbors]) => end === last && (neighbors.length === 0 || among(...neighbors)),
-    );
-    if (known !== undefined) return known[2];
-    // Layers do not compute with plain integer weights.
-    const isWeight = last === 'qweight' || (last === 'weight' && shape.length > 1);
-    return isWeight ? 'by a method that is not known here' : undefined;
-  }
-  const [, bits] = /^F([468])/.exec(dtype) ?? [];
-  if (bits === undefined) return undefined;
-  const hasScales =
-    ['_scale', '_scale_inv', '.scale'].some((end) => has(name + end)) ||
-    among(`scale_${last}`, `qscale_${last}`) ||
-    (last === 'weight' && among('scale'));
-  return hasScales ? `float${bits} with scales` : undefined;
-}
-
-/** The first weight that is quantized already, with the method; undefined without one. */
+/** The first weight that is quantized already, with the method: by its name, its type and the names of its neighbors. */
 function firstQuantized(tensors: readonly SourceTensor[]): readonly [name: string, method: string] | undefined {
   let names: ReadonlySet<string> | undefined;
   const has = (name: string) => {
     names ??= new Set(tensors.map((tensor) => tensor.name));
     return names.has(name);
   };
-  for (const tensor of tensors) {
-    const method = quantizedBy(tensor, has);
-    if (method !== undefined) return [tensor.name, method];
+  for (const { name, dtype, shape } of tensors) {
+    // Skip the names of floats, which most tensors are.
+    if (dtype === 'F32' || dtype === 'BF16' || dtype === 'F16') continue;
+    const dot = name.lastIndexOf('.') + 1;
+    const [module, last] = [name.slice(0, dot), name.slice(dot)];
+    const among = (...names: readonly string[]) => names.some((other) => has(module + other));
+    /** True for a name whose end stands for others beside it. */
+    const isPaired = (end: string, other: string) => last.endsWith(end) && has(name.slice(0, -end.length) + other);
+    if (last === 'weight' && among('comfy_quant')) return [name, 'ComfyUI'];
+    // 64-bit integers are positions and counts.
+    if (/^[IU](8|16|32)$/.test(dtype)) {
+      if (last === 'qweight' && among('scales', 'qzeros')) return [name, among('g_idx') ? 'GPTQ' : 'AWQ or GPTQ'];
+      if (isPaired('_packed', '_scale')) return [name, 'compressed-tensors'];
+      if (has(`${name}.absmax`) || has(`${name}.quant_map`) || (last === 'weight' && among('SCB')))
+        return [name, 'bitsandbytes'];
+      if (isPaired('_blocks', '_scales')) return [name, 'MXFP4'];
+      if (last === 'weight' && dtype === 'U32' && among('scales')) return [name, 'MLX'];
+      if (last === '_data' && among('_scale')) return [name, 'optimum-quanto'];
+      if (isPaired('_qdata', '_scale')) return [name, 'torchao'];
+      if (has(`${name}_scale`)) return [name, 'compressed-tensors'];
+      const known = integersOfTools.find(
+        ([end, neighbors]) => end === last && (neighbors.length === 0 || among(...neighbors)),
+      );
+      if (known !== undefined) return [name, known[2]];
+      // Layers do not compute with plain integer weights.
+      const isWeight = last === 'qweight' || (last === 'weight' && shape.length > 1);
+      if (isWeight) return [name, 'by a method that is not known here'];
+      continue;
+    }
+    const [, bits] = /^F([468])/.exec(dtype) ?? [];
+    if (bits === undefined) continue;
+    const hasScales =
+      ['_scale', '_scale_inv', '.scale'].some((end) => has(name + end)) ||
+      among(`scale_${last}`, `qscale_${last}`) ||
+      (last === 'weight' && among('scale'));
+    if (hasScales) return [name, `float${bits} with scales`];
   }
   return undefined;
 }

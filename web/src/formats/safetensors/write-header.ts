@@ -126,57 +126,12 @@ function fileOrder({ count, nameOf, kindOf }: ListedTensors): FileOrder {
   return { order, arePlain, nameBytes };
 }
 
-/** Contents of a header. */
-interface HeaderContents extends ListedTensors, Omit<FileOrder, 'nameBytes'> {
-  /** Begin of each tensor, from the end of the header, and the end of the last. */
-  readonly offsets: Float64Array;
-  readonly end: number;
-  /** JSON of the key and the value of the metadata; empty without metadata. */
-  readonly metadata: string;
-}
-
 /** Number of tensors per chunk of JSON. Headers with a hundred thousand tensors have tens of megabytes. */
 const tensorsAtOnce = 8192;
 
 /** JSON of a type and shape, between name and offsets. */
 const middleOfEntry = ({ dtype, shape }: TypeAndShape) =>
   `":{"dtype":"${dtype}","shape":[${shape.join()}],"data_offsets":[`;
-
-/** Makes the bytes of a header, in chunks: its length, its JSON, and spaces up to a multiple of 8. @param used bytes of the JSON */
-function* headerBytes(
-  { nameOf, kindOf, order, arePlain, offsets, end, metadata }: HeaderContents,
-  length: number,
-  used: number,
-): Generator<Uint8Array<ArrayBuffer>, void> {
-  const encoder = new TextEncoder();
-  let piece = `{${metadata}${metadata !== '' && order.length > 0 ? ',' : ''}`;
-  let [made, middle] = [0, ''];
-  let last: TypeAndShape | undefined;
-  for (let i = 0; i <= order.length; i++) {
-    const index = order[i];
-    const next = order[i + 1];
-    if (index === undefined) piece += '}';
-    else {
-      const kind = kindOf(index);
-      if (kind !== last) middle = middleOfEntry(kind);
-      last = kind;
-      const name = nameOf(index);
-      const key = arePlain ? name : JSON.stringify(name).slice(1, -1);
-      piece += `"${key}${middle}${offsets[index]},${next === undefined ? end : offsets[next]}]}`;
-      if (next !== undefined) piece += ',';
-      if (i % tensorsAtOnce !== tensorsAtOnce - 1) continue;
-    }
-    const text = encoder.encode(piece);
-    const start = made === 0 ? 8 : 0;
-    made += text.length;
-    const bytes = new Uint8Array(start + text.length + (index === undefined ? length - used : 0)).fill(0x20);
-    if (start > 0) new DataView(bytes.buffer).setBigUint64(0, BigInt(length), true);
-    bytes.set(text, start);
-    yield bytes;
-    piece = '';
-  }
-  if (made !== used) throw new Error(`the header has ${made} bytes instead of ${used}`);
-}
 
 /**
  * Lays out a file like the reference. Wide dtypes come first, so that every tensor is aligned. Within a dtype, names are in byte order. The
@@ -224,10 +179,43 @@ export function layoutListed(
     const message = `the header would have ${length} bytes, more than the ${maxHeaderBytes} allowed`;
     throw new ScalepointError('BAD_FILE', message);
   }
-  const contents = { ...tensors, order, arePlain, offsets, end, metadata: first };
   const begin = 8 + length;
+  const header: MadeBytes = {
+    bytes: begin,
+    // In chunks: the length, the JSON, and spaces up to a multiple of 8.
+    *make() {
+      const encoder = new TextEncoder();
+      let piece = `{${first}${first !== '' && count > 0 ? ',' : ''}`;
+      let [made, entry] = [0, ''];
+      let kindBefore: TypeAndShape | undefined;
+      for (let i = 0; i <= count; i++) {
+        const index = order[i];
+        const next = order[i + 1];
+        if (index === undefined) piece += '}';
+        else {
+          const kind = kindOf(index);
+          if (kind !== kindBefore) entry = middleOfEntry(kind);
+          kindBefore = kind;
+          const name = nameOf(index);
+          const key = arePlain ? name : JSON.stringify(name).slice(1, -1);
+          piece += `"${key}${entry}${offsets[index]},${next === undefined ? end : offsets[next]}]}`;
+          if (next !== undefined) piece += ',';
+          if (i % tensorsAtOnce !== tensorsAtOnce - 1) continue;
+        }
+        const text = encoder.encode(piece);
+        const start = made === 0 ? 8 : 0;
+        made += text.length;
+        const chunk = new Uint8Array(start + text.length + (index === undefined ? length - used : 0)).fill(0x20);
+        if (start > 0) new DataView(chunk.buffer).setBigUint64(0, BigInt(length), true);
+        chunk.set(text, start);
+        yield chunk;
+        piece = '';
+      }
+      if (made !== used) throw new Error(`the header has ${made} bytes instead of ${used}`);
+    },
+  };
   return {
-    header: { bytes: begin, make: () => headerBytes(contents, length, used) },
+    header,
     order,
     offsets: offsets.map((offset) => begin + offset),
     size: begin + end,

@@ -21,11 +21,9 @@ import { elementsOf } from '../../codecs/elements.js';
 import { quoted } from '../../files/bytes.js';
 import type { Finding, LogicalTensor, PlannedTensor, Reader, SourceTensor } from '../../format.js';
 import { MatchingWork, NamePattern } from '../../name-pattern.js';
-import { isKeptFor } from '../../reason.js';
 import { statisticsNames } from '../../statistics.js';
 import { elementCount } from '../../tensors.js';
 import { cutUnitsNotes, keeperByName, linearOnly } from '../keep.js';
-import { hasByteCodes } from '../options.js';
 import {
   type CodedLayout,
   type CodedTarget,
@@ -260,15 +258,15 @@ const modulesOf = (weights: readonly { readonly name: string }[]): string[] =>
 /** The `quantization_config` for config.json; undefined if nothing has codes. @param schemeOf gives undefined for floats */
 export function describe(
   tensors: readonly PlannedTensor[],
-  schemeOf: (form: Form, activations: string | undefined) => Scheme | undefined,
   { activations, version }: Settings,
+  schemeOf: (form: Form) => Scheme | undefined,
 ): Record<string, unknown> | undefined {
   // Gather weights by their schemes, and the modules of matrices without codes.
   const groups = new Map<string, { readonly scheme: Scheme; readonly members: LogicalTensor[] }>();
   const schemes = new Map<Form, Scheme | undefined>();
   const plain: LogicalTensor[] = [];
   for (const { source, form } of tensors) {
-    if (!schemes.has(form)) schemes.set(form, schemeOf(form, activations));
+    if (!schemes.has(form)) schemes.set(form, schemeOf(form));
     const scheme = schemes.get(form);
     if (scheme !== undefined) {
       const group = groups.get(scheme.key) ?? { scheme, members: [] };
@@ -289,7 +287,7 @@ export function describe(
     const keptByName = keeperByName([]);
     const notLinear = linearOnly(members);
     const special = members.filter(
-      ({ name, shape }) => notLinear(name, shape) !== undefined || isKeptFor('embedding', keptByName(name)),
+      ({ name, shape }) => notLinear(name, shape) !== undefined || keptByName(name)?.kind === 'embedding',
     );
     const targets = groups.size === 1 ? ['Linear', ...modulesOf(special)] : modulesOf(members);
     if (targets.length === 0) continue;
@@ -449,60 +447,9 @@ const targets = {
   },
 } as const satisfies Record<string, CodedTarget>;
 
-/** The scheme of integers and of float8 with a scale for each row; undefined for other forms. */
-function schemeFor(form: Form, activations: string | undefined): Scheme | undefined {
-  const { codec, type, bits, symmetric, groupSize, packed, range } = form as CompressedForm;
-  if (codec !== 'compressed-tensors') return undefined;
-  const plain = activations === undefined ? 'naive-quantized' : 'int-quantized';
-  const args = {
-    num_bits: bits,
-    type,
-    symmetric,
-    strategy: groupSize === undefined ? 'channel' : 'group',
-    group_size: groupSize ?? null,
-    dynamic: false,
-  };
-  return {
-    key: `${bits} ${groupSize}`,
-    format: type === 'float' ? 'float-quantized' : packed ? 'pack-quantized' : plain,
-    // Name the closest observer of llm-compressor.
-    weights: quantizationArgs(args, range === 'mse' ? 'mse' : 'minmax'),
-  };
-}
-
-/** Notes about the readers of the codes, where they differ from the usual ones. */
-function notesOnReaders(planned: readonly PlannedTensor[], choices: SafetensorsChoices): Note[] {
-  const converted = planned.flatMap(({ source, form }) =>
-    form.codec === 'compressed-tensors' ? [{ ...source, form: form as CompressedForm }] : [],
-  );
-  const notes: Note[] = [];
-  const note = (kind: string, text: string, weights: typeof converted) =>
-    notes.push(noteOf(kind, { tensors: weights.map(({ name }) => name) }, text));
-  const notLinear = linearOnly(planned.map(({ source }) => source));
-  const special = converted.filter(({ name, shape }) => notLinear(name, shape) !== undefined);
-  if (special.length > 0) {
-    const become =
-      special.length === 1
-        ? 'weight of layers that are not linear becomes'
-        : 'weights of layers that are not linear become';
-    const readers = 'Scalepoint reads them, vLLM, transformers and llama.cpp do not';
-    note('codesOfOtherLayers', `${special.length} ${become} codes: ${readers}`, special);
-  }
-  if (hasByteCodes(choices) && choices.activations === undefined && converted.some(({ form }) => form.type === 'int')) {
-    // The converter ignores zero points of codes that are not packed.
-    const readers = choices.scheme === 'asymmetric' ? 'transformers' : "transformers and llama.cpp's converter";
-    const text = `plain int8 codes are read by ${readers}; vLLM needs packed codes (the default)`;
-    notes.push(noteOf('plainCodes', {}, text));
-  }
-  const rows = converted.filter(
-    ({ shape, form: { packed, groupSize } }) => packed && groupSize === undefined && shape.length === 2,
-  );
-  if (rows.length > 0) {
-    const text =
-      "packed codes with one scale a row are read by vLLM and transformers; llama.cpp's converter needs groups";
-    note('packedRows', text, rows);
-  }
-  return [...notes, ...cutUnitsNotes(planned)];
+/** True if codes are stored one per byte; otherwise integers are packed. */
+export function hasByteCodes({ packed, activations }: SafetensorsChoices): boolean {
+  return packed === false || activations !== undefined;
 }
 
 /** vLLM as the reader of codes that config.json describes. */
@@ -561,10 +508,66 @@ export const compressedTensorsLayout = {
         add: (form, importance): CompressedForm => ({ ...(form as CompressedForm), range: 'mse', importance }),
       },
       sidecars(planned) {
-        const value = describe(planned, schemeFor, { activations, version: '0.11.0' });
+        // Give integers, and float8 with a scale for each row, their schemes.
+        const value = describe(planned, { activations, version: '0.11.0' }, (form) => {
+          const { codec, type, bits, symmetric, groupSize, packed, range } = form as CompressedForm;
+          if (codec !== 'compressed-tensors') return undefined;
+          const plain = activations === undefined ? 'naive-quantized' : 'int-quantized';
+          const args = {
+            num_bits: bits,
+            type,
+            symmetric,
+            strategy: groupSize === undefined ? 'channel' : 'group',
+            group_size: groupSize ?? null,
+            dynamic: false,
+          };
+          return {
+            key: `${bits} ${groupSize}`,
+            format: type === 'float' ? 'float-quantized' : packed ? 'pack-quantized' : plain,
+            // Name the closest observer of llm-compressor.
+            weights: quantizationArgs(args, range === 'mse' ? 'mse' : 'minmax'),
+          };
+        });
         return value === undefined ? [] : [{ option: 'config', value }];
       },
-      notes: (planned) => notesOnReaders(planned, choices),
+      /** The readers of the codes, where they differ from the usual ones. */
+      notes(planned) {
+        const converted = planned.flatMap(({ source, form }) =>
+          form.codec === 'compressed-tensors' ? [{ ...source, form: form as CompressedForm }] : [],
+        );
+        const notes: Note[] = [];
+        const note = (kind: string, text: string, weights: typeof converted) =>
+          notes.push(noteOf(kind, { tensors: weights.map(({ name }) => name) }, text));
+        const notLinear = linearOnly(planned.map(({ source }) => source));
+        const special = converted.filter(({ name, shape }) => notLinear(name, shape) !== undefined);
+        if (special.length > 0) {
+          const become =
+            special.length === 1
+              ? 'weight of layers that are not linear becomes'
+              : 'weights of layers that are not linear become';
+          const readers = 'Scalepoint reads them, vLLM, transformers and llama.cpp do not';
+          note('codesOfOtherLayers', `${special.length} ${become} codes: ${readers}`, special);
+        }
+        if (
+          hasByteCodes(choices) &&
+          choices.activations === undefined &&
+          converted.some(({ form }) => form.type === 'int')
+        ) {
+          // The converter ignores zero points of codes that are not packed.
+          const readers = choices.scheme === 'asymmetric' ? 'transformers' : "transformers and llama.cpp's converter";
+          const text = `plain int8 codes are read by ${readers}; vLLM needs packed codes (the default)`;
+          notes.push(noteOf('plainCodes', {}, text));
+        }
+        const rows = converted.filter(
+          ({ shape, form: { packed, groupSize } }) => packed && groupSize === undefined && shape.length === 2,
+        );
+        if (rows.length > 0) {
+          const text =
+            "packed codes with one scale a row are read by vLLM and transformers; llama.cpp's converter needs groups";
+          note('packedRows', text, rows);
+        }
+        return [...notes, ...cutUnitsNotes(planned)];
+      },
     };
   },
 } satisfies CodedLayout;

@@ -17,7 +17,7 @@ import { quoted, quotedNames } from '../../files/bytes.js';
 import { badTensor } from '../../files/errors.js';
 import type { Finding, LogicalTensor, SourceTensor } from '../../format.js';
 import { ruleFor } from '../../options.js';
-import { isKeptFor, rankReason, reasons } from '../../reason.js';
+import { rankReason, reasons } from '../../reason.js';
 import { keeperByName } from '../keep.js';
 import {
   blockOptions,
@@ -421,7 +421,7 @@ export const mlxLayout = {
       floats: modelFloats,
       keptByName(name) {
         const reason = keeper(name);
-        return isKeptFor('norm', reason) || isKeptFor('bias', reason) ? reason : undefined;
+        return reason?.kind === 'norm' || reason?.kind === 'bias' ? reason : undefined;
       },
       obstacle({ source: { name, shape }, codes }) {
         if (!name.endsWith('.weight')) return reasons.notWeight;

@@ -275,10 +275,8 @@ export const smallFloatsLayout = {
         });
       },
       sidecars(planned) {
-        const value = describe(
-          planned,
-          (form) => (form.codec === 'microscaled' ? schemeOfKind((form as MicroscaledForm).kind) : undefined),
-          { version: '0.15.0' },
+        const value = describe(planned, { version: '0.15.0' }, (form) =>
+          form.codec === 'microscaled' ? schemeOfKind((form as MicroscaledForm).kind) : undefined,
         );
         return value === undefined ? [] : [{ option: 'config', value }];
       },
