@@ -626,7 +626,7 @@ describe('failing', () => {
       [{ to: 'int8', overwrite: 1 }, 'overwrite', { expected: boolean, got: 1 }, TypeError],
       [{ to: 'int8', config: [] }, 'config', {}, TypeError],
       [{ to: 'int8', minSqnrDb: '40' }, 'minSqnrDb', { expected: { kind: 'number' }, got: '40' }, TypeError],
-      [{ to: 'int8', minSqnrDb: Number.NaN }, 'minSqnrDb', { got: Number.NaN }, TypeError],
+      [{ to: 'int8', minSqnrDb: Number.NaN }, 'minSqnrDb', { got: Number.NaN }, RangeError],
       [{ to: 'int8', onProgress: 1 }, 'onProgress', {}, TypeError],
       [{ to: 'int8', signal: {} }, 'signal', {}, TypeError],
     ];

@@ -182,7 +182,7 @@ describe('the packed package', () => {
       expect(text, name).not.toContain('sourceMappingURL');
     }
     const code = scripts.map((name) => readFileSync(join(dist, name), 'utf8')).join('\n');
-    for (const name of ['Scalepoint', 'Int8Index', 'SearchIndex', 'Layer', 'WorkerPool'])
+    for (const name of ['Scalepoint', 'SearchIndex', 'Layer', 'WorkerPool'])
       expect(code).toMatch(new RegExp(`class ${name}\\b|\\b${name} = class\\b`));
   });
 

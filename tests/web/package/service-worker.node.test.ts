@@ -63,7 +63,8 @@ it('names the entry that works', async () => {
     });
     expect(results.arrays).toEqual({ value: [64, 127] });
     expect(results.inspect).toEqual({ value: 'safetensors' });
-    for (const name of ['openIndex', 'save', 'quantize', 'verify', 'compare', 'evaluate', 'estimate']) {
+    expect(results.verify).toMatchObject({ value: { format: 'safetensors', problems: [] } });
+    for (const name of ['openIndex', 'save', 'quantize', 'compare', 'evaluate', 'estimate']) {
       expect(results[name]?.error, name).toMatchObject({ code: 'IMPORT' });
       expect(results[name]?.error?.message, name).toContain("import from 'scalepoint/inline'");
     }

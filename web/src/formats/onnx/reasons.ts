@@ -3,6 +3,7 @@ import { reasonWords, type SharedReason } from '../reason.js';
 
 /** A reason that names an operator. */
 type OfOperator<Kind extends string> = {
+  /** The reason. */
   readonly kind: Kind;
   /** Name of the operator, such as `Gather`. */
   readonly operator: string;
