@@ -1,7 +1,7 @@
 /** Folders of language models, and their vision towers, to GGUF. Loaded with the first folder. */
 import { ScalepointError } from '../core/errors.js';
 import type { ByteSource } from '../formats/files/bytes.js';
-import type { FilePlan, LogicalTensor, OpenModel, PartsOf } from '../formats/format.js';
+import type { LogicalTensor, OpenModel } from '../formats/format.js';
 import { edited, nameKey } from '../formats/gguf/edits.js';
 import type { GgufChoices } from '../formats/gguf/options.js';
 import { planGguf } from '../formats/gguf/plan.js';
@@ -11,7 +11,7 @@ import { codedLayoutOf, quantizedLayoutOf, sourceNotes } from '../formats/safete
 import { tensorsAsFloats } from '../formats/safetensors/safetensors.js';
 import type { WeightNames } from '../formats/weight-names.js';
 import { readStatistics } from '../formats/weight-statistics.js';
-import { type Carried, carryOutAll, type SourceWeight } from './carry-out.js';
+import { carryOutAll, type SourceWeight } from './carry-out.js';
 import type { Beside, Converted } from './converter.js';
 import { architectureNames } from './families/index.js';
 import { type ConvertOptions, convertHuggingface, folderWeightNames } from './huggingface/convert.js';
@@ -118,32 +118,21 @@ export async function convertFolder(
     async plan(given, partsOf, readOptionFile) {
       const gguf = given as GgufChoices;
       const own = isNamed ? { ...gguf, metadata: others } : gguf;
-      const plan =
-        types === undefined
-          ? planGguf(view, own, partsOf, sources, await readStatistics(gguf, readOptionFile))
-          : planTower({ view, sources }, types, own, partsOf);
+      if (types === undefined) {
+        const plan = planGguf(view, own, partsOf, sources, await readStatistics(gguf, readOptionFile));
+        return { ...plan, notes: [...notes, ...plan.notes] };
+      }
+      // The types and the order of a vision tower are those of llama.cpp's converter.
+      const results = view.tensors.map(({ name, shape, dtype }, index): ResultTensor => {
+        const type = types.get(name) as string;
+        const from = { source: sources[index] as LogicalTensor, index };
+        return { name, shape, type, from, ...(type === dtype ? { kept: reasons.sameType } : {}) };
+      });
+      const { metadata: edits, fixAlignment } = own;
+      const plan = planResult(edited(view.pairs, view, edits), results, partsOf, { choices: { fixAlignment } });
       return { ...plan, notes: [...notes, ...plan.notes] };
     },
   };
-}
-
-/**
- * Plans the file of a vision tower, whose types and order are those of llama.cpp's converter.
- * @param types type of each tensor in the file, by its name
- * @throws RangeError if the metadata cannot be edited
- */
-function planTower(
-  { view, sources }: Carried,
-  types: ReadonlyMap<string, string>,
-  { metadata, fixAlignment }: Pick<GgufChoices, 'metadata' | 'fixAlignment'>,
-  partsOf: PartsOf,
-): FilePlan {
-  const results = view.tensors.map(({ name, shape, dtype }, index): ResultTensor => {
-    const type = types.get(name) as string;
-    const from = { source: sources[index] as LogicalTensor, index };
-    return { name, shape, type, from, ...(type === dtype ? { kept: reasons.sameType } : {}) };
-  });
-  return planResult(edited(view.pairs, view, metadata), results, partsOf, { choices: { fixAlignment } });
 }
 
 /** The names that tensors of a folder have in GGUF; undefined if it cannot be converted. */

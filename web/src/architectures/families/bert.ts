@@ -4,7 +4,6 @@
  */
 import { noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
-import type { Config } from '../huggingface/config.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
 import { isObject } from '../huggingface/json.js';
 import { type Details, type Draft, encoderNumbers, file, type ModelClass } from '../huggingface/reading.js';
@@ -119,20 +118,6 @@ const distilBert: ModelClass = {
 
 // ------------------------------------------------------------------------------------------------------------------------ RoBERTa
 
-/** Names of a classifier's outputs, by their numbers; undefined for names that say nothing. A file that names none has two outputs. */
-function classifierLabels(config: Config): { readonly names: readonly string[] | undefined; readonly count: number } {
-  const stated = config.get('id2label');
-  if (stated === undefined) return { names: undefined, count: config.whole('num_labels', 2) };
-  if (!isObject(stated)) return badFolderFile(file, `id2label has to be an object, got ${show(stated)}`);
-  const names = Object.keys(stated)
-    .sort((a, b) => Number(a) - Number(b))
-    .map((key) => stated[key]);
-  if (names.length === 0 || names.some((name) => typeof name !== 'string'))
-    return badFolderFile(file, 'id2label has to name each output of the classifier');
-  const isUsual = names.length === 2 && names[0] === 'LABEL_0';
-  return { names: isUsual ? undefined : (names as string[]), count: names.length };
-}
-
 /** Positions that come before the first one: those up to the padding. */
 function positionOffset({ config, sizes: { positions = 0 } }: Draft): number {
   const offset = config.whole('pad_token_id', 1, 0) + 1;
@@ -149,11 +134,20 @@ const classifierRows: readonly Row[] = [
 function readRoberta(draft: Draft, classifies: boolean): Details {
   const { config, notes, sizes } = draft;
   const offset = positionOffset(draft);
-  const labels = classifierLabels(config);
+  // Read the names of a classifier's outputs, by their numbers. A file that states none has two outputs.
+  const stated = config.get('id2label');
+  if (stated !== undefined && !isObject(stated))
+    return badFolderFile(file, `id2label has to be an object, got ${show(stated)}`);
+  const ids = Object.keys(stated ?? {}).sort((a, b) => Number(a) - Number(b));
+  const labels = ids.map((key) => stated?.[key]).filter((name) => typeof name === 'string');
+  if (stated !== undefined && (ids.length === 0 || labels.length < ids.length))
+    return badFolderFile(file, 'id2label has to name each output of the classifier');
+  const count = stated === undefined ? config.whole('num_labels', 2) : ids.length;
+  const isNamed = stated !== undefined && !(count === 2 && labels[0] === 'LABEL_0');
   if (classifies) {
     const text =
       'the classifier needs the pooling RANK, which the converter does not write: run llama.cpp with --pooling rank';
-    notes.push(noteOf('ranks', { outputs: labels.count }, text));
+    notes.push(noteOf('ranks', { outputs: count }, text));
   }
   const stored = sizes.positions ?? 0;
   const positions = stored - offset;
@@ -163,8 +157,8 @@ function readRoberta(draft: Draft, classifies: boolean): Details {
     windows: () => [[offset, positions] as const],
   } as const;
   return {
-    keys: { context_length: positions, 'classifier.output_labels': labels.names },
-    sizes: { positions, labels: labels.count },
+    keys: { context_length: positions, 'classifier.output_labels': isNamed ? labels : undefined },
+    sizes: { positions, labels: count },
     table: {
       ...bertTable,
       outside: [

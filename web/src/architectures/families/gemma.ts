@@ -256,23 +256,6 @@ function checkSparsity({ config, sizes: { layers } }: Draft): void {
     );
 }
 
-/** Rows of the feed-forward part, which all layers share. */
-function sharedFeedForward({ config }: Read): number {
-  const stated = config.get('intermediate_size');
-  if (!Array.isArray(stated)) return config.whole('intermediate_size');
-  const layers = config.whole('num_hidden_layers');
-  const [first] = stated as unknown[];
-  if (stated.length !== layers || typeof first !== 'number' || !Number.isInteger(first) || first < 1)
-    return badFolderFile(file, `intermediate_size has to be ${layers} whole numbers, got ${show(stated)}`);
-  const other = stated.findIndex((rows) => rows !== first);
-  if (other >= 0)
-    unsupported(
-      file,
-      `intermediate_size[${other}] is ${show(stated[other])}; llama.cpp computes all layers with ${first}`,
-    );
-  return first;
-}
-
 const { inputs, laurel } = fixed;
 
 /** Rows of Gemma 3n. The matrices between the first state and the others are stacked. */
@@ -316,7 +299,22 @@ const gemma3n: ModelClass = {
     hidden_size_per_layer_input: [fixed.perLayer],
     final_logit_softcapping: [fixed.finalCap],
   },
-  decoder: (read) => ({ feedForward: sharedFeedForward(read) }),
+  decoder({ config }) {
+    // All layers have the same number of rows in their feed-forward parts.
+    const stated = config.get('intermediate_size');
+    if (!Array.isArray(stated)) return { feedForward: config.whole('intermediate_size') };
+    const layers = config.whole('num_hidden_layers');
+    const [first] = stated as unknown[];
+    if (stated.length !== layers || typeof first !== 'number' || !Number.isInteger(first) || first < 1)
+      return badFolderFile(file, `intermediate_size has to be ${layers} whole numbers, got ${show(stated)}`);
+    const other = stated.findIndex((rows) => rows !== first);
+    if (other >= 0)
+      unsupported(
+        file,
+        `intermediate_size[${other}] is ${show(stated[other])}; llama.cpp computes all layers with ${first}`,
+      );
+    return { feedForward: first };
+  },
   slides: allBut(5),
   scaling: [],
   details(draft) {

@@ -303,14 +303,6 @@ const ordered = (row: Row, to: string, windows: RowsOf): Row => ({
   shares: [{ to, shape: row.as ?? row.shape, windows }],
 });
 
-/** Columns of values in the order of llama.cpp. */
-const orderedColumns =
-  ({ keyHeads, valueHeads, value }: Linear): ViewOf =>
-  ({ hidden }) => {
-    const each = valueHeads / keyHeads;
-    return viewFrom(0, [hidden, valueHeads * value], [each, value], [keyHeads, each * value], [value, 1]);
-  };
-
 /** Queries, keys, values and gates of each head of keys in one matrix. */
 function together({ keyHeads, valueHeads, key, value }: Linear): Row {
   const values = (valueHeads / keyHeads) * value;
@@ -352,12 +344,16 @@ function linearAttention(linear: Linear, moves: boolean): Row[] {
   const output: Row = { from: 'linear_attn.out_proj', to: 'ssm_out', shape: ['hidden', valueHeads * value] };
   const norm: Row = { from: 'linear_attn.norm', to: 'ssm_norm', shape: [value] };
   if (!moves) return [decay, step, convolution, norm, output];
+  // Put the columns of values into the order of llama.cpp.
+  const each = valueHeads / keyHeads;
+  const columns: ViewOf = ({ hidden }) =>
+    viewFrom(0, [hidden, valueHeads * value], [each, value], [keyHeads, each * value], [value, 1]);
   return [
     ordered(decay, 'ssm_a', orderedRows(linear, 1)),
     ordered(step, 'ssm_dt', orderedRows(linear, 1)),
     ordered(convolution, 'ssm_conv1d', orderedRows(linear, value, 2 * keyHeads * key)),
     norm,
-    { ...output, as: output.shape, view: orderedColumns(linear) },
+    { ...output, as: output.shape, view: columns },
   ];
 }
 

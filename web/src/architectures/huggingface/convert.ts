@@ -149,31 +149,30 @@ async function modelOf(given: Folder) {
   const tensors = modelRecipes(folder, model, config).map((recipe) =>
     stored.size === 0 ? recipe : { ...recipe, sources: recipe.sources.map((name) => stored.get(name) ?? name) },
   );
-  const notes = towerNotes(folder, keys);
+  const notes: Note[] = [];
+  // Note towers for pictures and sound, which are left out.
+  const count = names.filter((name) => towerParts.test(name)).length;
+  const hasVision = objectMember(keys, 'vision_config') !== undefined;
+  if (count > 0 && (hasVision || objectMember(keys, 'audio_config') !== undefined)) {
+    const leftOut = `left out (${count} tensor${count === 1 ? '' : 's'})`;
+    const architecture = arrayMember(keys, 'architectures')[0];
+    const isKnown = hasVision && typeof architecture === 'string' && Object.hasOwn(towerKinds, architecture);
+    const words = isKnown
+      ? [
+          `the vision tower is ${leftOut}; `,
+          mention('mmproj', true),
+          ' with ',
+          mention('to', 'F16'),
+          ' makes a second file of it',
+        ]
+      : [`towers for pictures or sound are ${leftOut}; llama.cpp's convert_hf_to_gguf.py --mmproj knows some of them`];
+    notes.push(noteOf('towersLeftOut', { count, isKnown }, ...words));
+  }
   if (folder.tensors.some(({ name }) => name === scoreName)) {
     const text = `${scoreName}, the head of a classifier, is left out: llama.cpp runs this architecture without it`;
     notes.push(noteOf('scoreLeftOut', { tensors: [scoreName] }, text));
   }
   return { config, model, tensors, notes };
-}
-
-/** The note about towers for pictures and sound, which are left out. */
-function towerNotes({ tensors }: Folder, keys: Json): Note[] {
-  const count = tensors.filter(({ name }) => towerParts.test(name)).length;
-  const vision = objectMember(keys, 'vision_config');
-  if (count === 0 || (vision === undefined && objectMember(keys, 'audio_config') === undefined)) return [];
-  const what = `left out (${count} tensor${count === 1 ? '' : 's'})`;
-  const architecture = arrayMember(keys, 'architectures')[0];
-  const isKnown = typeof architecture === 'string' && Object.hasOwn(towerKinds, architecture);
-  if (!isKnown || vision === undefined) {
-    const text = `towers for pictures or sound are ${what}; llama.cpp's convert_hf_to_gguf.py --mmproj knows some of them`;
-    return [noteOf('towersLeftOut', { count, isKnown: false }, text)];
-  }
-  const [first, middle] = [`the vision tower is ${what}; `, ' with '];
-  const last = ' makes a second file of it';
-  return [
-    noteOf('towersLeftOut', { count, isKnown }, first, mention('mmproj', true), middle, mention('to', 'F16'), last),
-  ];
 }
 
 /** llama.cpp's names of the tensors of a folder, for statistics. Experts are matrices of one tensor there. */

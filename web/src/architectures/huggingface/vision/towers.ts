@@ -321,15 +321,6 @@ function framesOf({ hidden, patch }: TowerSizes): Row {
   };
 }
 
-/** Queries, keys and values, each a matrix of its own. */
-function sharesOf({ hidden }: TowerSizes): NonNullable<Row['shares']> {
-  return ['attn_q', 'attn_k', 'attn_v'].map((to, i) => ({
-    to,
-    shape: [hidden, hidden],
-    windows: () => [[i * hidden, hidden]],
-  }));
-}
-
 /** Sizes of the towers of Qwen, whose heads and layers have names of their own. */
 function qwenTower({ vision, text }: TowerRead, hidden: number, feedForward: number, positions = 0) {
   vision.only('spatial_merge_size', qwenMerge);
@@ -367,9 +358,16 @@ const qwenImage = 560;
 const qwenDefaults: Json = { depth: 32, num_heads: 16, in_channels: 3, patch_size: 14, spatial_merge_size: 2 };
 
 /** Norms and attention of a layer of Qwen2-VL. */
-const qwenAttention = (sizes: TowerSizes): Row[] => [
-  { from: 'attn.qkv', to: '', shape: [3 * sizes.hidden, sizes.hidden], shares: sharesOf(sizes) },
-  { from: 'attn.proj', to: 'attn_out', shape: [sizes.hidden, sizes.hidden] },
+const qwenAttention = ({ hidden }: TowerSizes): Row[] => [
+  {
+    from: 'attn.qkv',
+    to: '',
+    shape: [3 * hidden, hidden],
+    shares: ['attn_q', 'attn_k', 'attn_v'].map((to, i) => {
+      return { to, shape: [hidden, hidden], windows: () => [[i * hidden, hidden]] };
+    }),
+  },
+  { from: 'attn.proj', to: 'attn_out', shape: [hidden, hidden] },
 ];
 const qwenNorms = ({ hidden }: TowerSizes): Row[] => [
   { from: 'norm1', to: 'ln1', shape: [hidden] },
