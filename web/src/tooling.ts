@@ -20,7 +20,6 @@ export { isModelStart, modelStartBytes, urlOfText } from './convert/recognize.js
 export { checkFits, checkPlan } from './convert/saved-plan.js';
 export { maxWorkers } from './core/check.js';
 export { problemOf, rangeError } from './core/errors.js';
-export { grouped } from './core/groups.js';
 export { standsForInfinity } from './core/measure.js';
 export { didYouMean } from './core/nearest.js';
 export type { NodeFileHandle } from './core/node.js';
@@ -47,6 +46,7 @@ export { type Flag, type NumberForm, readNumber, type Words } from './core/schem
 export { show } from './core/show.js';
 export { nextTask } from './core/waiting.js';
 export { type OutputsKind, outputsKind } from './evaluate/outputs.js';
+export { grouped } from './formats/files/bytes.js';
 export { StateFile } from './formats/files/state-file.js';
 export type { Finding, FormatInfo, MetadataValue, Target } from './formats/format.js';
 export { towerArchitecture } from './formats/gguf/signature.js';

@@ -18,7 +18,7 @@ import {
 } from '../core/schema.js';
 import type { WorkerLike } from '../core/worker-like.js';
 import type { Format, Target } from '../formats/format.js';
-import type { OptionTable, PlanChoices } from '../formats/options.js';
+import type { PlanChoices } from '../formats/options.js';
 import { formatNamed, formats } from '../formats/registry.js';
 import type { RunOptions } from '../formats/run.js';
 import { checkFileSize } from '../formats/shards.js';
@@ -164,18 +164,11 @@ export interface DataProgress {
   readonly total: number;
 }
 
-/** Lists each table of options once, with the first of the formats that share it. */
-function tables(): Map<OptionTable, Format> {
-  const found = new Map<OptionTable, Format>();
-  for (const format of formats) if (!found.has(format.options)) found.set(format.options, format);
-  return found;
-}
-
-/** Names of options of formats: about files beside the result, or those that decide about it. @param of some tables; by default all */
-export function optionNames(sidecars: boolean, of: Iterable<OptionTable> = tables().keys()): string[] {
+/** Names of options of formats: about files beside the result, or those that decide about it. */
+export function optionNames(sidecars: boolean, of: readonly Pick<Format, 'options'>[] = formats): string[] {
   const names = new Set<string>();
-  for (const { entries } of of) {
-    for (const [name, { sidecar }] of Object.entries(entries)) {
+  for (const { options } of of) {
+    for (const [name, { sidecar }] of Object.entries(options.entries)) {
       // Files that describe a result alone are made, not given.
       if ((sidecar !== undefined) === sidecars && !sidecar?.isWhole) names.add(name);
     }
@@ -247,7 +240,8 @@ export function checkPlanOptions(options: object, call: keyof ReturnType<typeof 
   checkSize(options as SizeOptions);
   if (to === 'auto' && hasSizeOption(options as SizeOptions)) return;
   if (to === undefined || formats.some((format) => accepts(format, to))) return;
-  const owners = [...tables().values()];
+  // Name the first of the formats that share a table.
+  const owners = formats.filter((format, i, all) => all.findIndex(({ options }) => options === format.options) === i);
   const expected: Expected = { kind: 'anyOf', of: owners.map((format) => expectedTarget(format, mostNamesOfEach)) };
   throw rangeError('to', expected, to, nearTarget(to, owners));
 }
@@ -277,9 +271,9 @@ export function checkChoices(from: Format, choices: PlanChoices): Maker {
   const { format } = maker;
   const { entries } = format.options;
   const given = Object.entries(choices).filter(([, value]) => value !== undefined);
-  for (const [table, owner] of tables()) {
-    if (table === format.options) continue;
-    const foreign = given.find(([name]) => !Object.hasOwn(entries, name) && optionNames(false, [table]).includes(name));
+  for (const owner of formats) {
+    if (owner.options === format.options) continue;
+    const foreign = given.find(([name]) => !Object.hasOwn(entries, name) && optionNames(false, [owner]).includes(name));
     // Reject options of other formats: they would have no effect.
     if (foreign !== undefined)
       throw rangeError(foreign[0], { kind: 'onlyFor', files: `${owner.label} files` }, foreign[1]);

@@ -1,7 +1,8 @@
 // Options of `load`, which model calls take as `core`. Checked before any work begins.
-import { checkBoolean, checkKeys, choiceIndex } from './check.js';
+import { checkKeys } from './check.js';
 import { typeError, within } from './errors.js';
 import { ofType } from './option-problem.js';
+import { checkOptionValues, choice, option, toggle } from './schema.js';
 
 /** Options of `load`. */
 export interface LoadOptions {
@@ -27,23 +28,24 @@ export interface LoadOptions {
   signal?: AbortSignal | undefined;
 }
 
+const loadEntries = {
+  simd: choice(['auto', 'on', 'off']),
+  blocks: toggle(),
+  // A signal of any window.
+  signal: option((signal, name) => {
+    if (typeof (signal as AbortSignal | null)?.throwIfAborted !== 'function')
+      throw typeError(name, ofType('AbortSignal'), signal);
+  }),
+};
+
 /** Names of these options. */
 export const loadNames = ['simd', 'blocks', 'wasm', 'signal'] as const;
 
 /** @param path of the options, if they are an option themselves @throws TypeError or RangeError naming the option */
 export function checkLoadOptions(options: unknown, path = ''): void {
   checkKeys(options, loadNames, path);
-  if (path !== '') {
-    within(path, () => checkLoadOptions(options));
-    return;
-  }
-  choiceIndex(options as LoadOptions, 'simd', ['auto', 'on', 'off']);
-  const { blocks, signal } = options as LoadOptions;
-  if (blocks !== undefined) checkBoolean(blocks, 'blocks');
-  // A signal of any window.
-  if (signal !== undefined && typeof signal?.throwIfAborted !== 'function') {
-    throw typeError('signal', ofType('AbortSignal'), signal);
-  }
+  if (path === '') checkOptionValues(loadEntries, options as LoadOptions);
+  else within(path, () => checkLoadOptions(options));
 }
 
 /** The two builds of each module: with SIMD and without. */

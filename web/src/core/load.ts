@@ -92,29 +92,6 @@ type WasmFunction = Extract<LoadOptions['wasm'], (...files: never) => unknown>;
 /** The one that `load` was given. */
 let given: WasmFunction | undefined;
 
-/** Keeps a source that worked as the one of later calls without a source. */
-function keep({ wasm }: LoadOptions, compiledModule: WebAssembly.Module, { module }: Core): void {
-  if (wasm === undefined) return;
-  if (typeof wasm === 'function') given = wasm as WasmFunction;
-  const tier = module.isSimd() ? 'simd' : 'scalar';
-  // The large module has everything of the small one.
-  for (const name of isModelsModule(module) ? (['core', 'arrays'] as const) : (['arrays'] as const)) {
-    compiled.set(`${name}-${tier}`, Promise.resolve(compiledModule));
-  }
-}
-
-function compileOwn(module: WasmModule, tier: Tier): Promise<WebAssembly.Module> {
-  const name = `${module}-${tier}` as const;
-  let made = compiled.get(name);
-  if (made === undefined) {
-    made = Promise.resolve(given?.(tier, module) ?? ownWasm(module, tier)).then(compile);
-    compiled.set(name, made);
-    // Forget a failure, because the next call may find the file.
-    made.catch(() => compiled.delete(name));
-  }
-  return made;
-}
-
 /** The error for a failure while loading. Errors of this package stay as they are. */
 function loadError(error: unknown): Error {
   if (error instanceof ScalepointError || (error instanceof TypeError && 'option' in error)) return error;
@@ -133,20 +110,6 @@ function loadError(error: unknown): Error {
   return new ScalepointError('WASM_LOAD', `the wasm core could not be loaded: ${message}${more}`, { cause: error });
 }
 
-function instantiate(module: WebAssembly.Module): Promise<CoreModule> {
-  return new Promise((resolve, reject) => {
-    createCore({
-      print() {},
-      printErr() {},
-      instantiateWasm(imports, done) {
-        // The glue never rejects by itself on this path.
-        WebAssembly.instantiate(module, imports).then(done).catch(reject);
-        return {};
-      },
-    }).then(resolve, reject);
-  });
-}
-
 /**
  * Compiles a module of the core for this engine. It can be instantiated any number of times, here or in a worker.
  * @throws TypeError or RangeError naming the option; ScalepointError `WASM_LOAD`, `CSP` or `OUT_OF_MEMORY`
@@ -162,7 +125,16 @@ export async function compileCore(module: WasmModule, options: LoadOptions = {})
   try {
     const source = typeof wasm === 'function' ? await wasm(tier, module) : wasm;
     if (typeof wasm === 'function' && source === undefined) throw typeError('wasm', wasmSource, source);
-    return await (source === undefined ? compileOwn(module, tier) : compile(source));
+    if (source !== undefined) return await compile(source);
+    const name = `${module}-${tier}` as const;
+    let made = compiled.get(name);
+    if (made === undefined) {
+      made = Promise.resolve(given?.(tier, module) ?? ownWasm(module, tier)).then(compile);
+      compiled.set(name, made);
+      // Forget a failure, because the next call may find the file.
+      made.catch(() => compiled.delete(name));
+    }
+    return await made;
   } catch (error) {
     throw loadError(error);
   }
@@ -174,7 +146,17 @@ export async function compileCore(module: WasmModule, options: LoadOptions = {})
  */
 export async function instantiateCore(name: WasmModule, module: WebAssembly.Module): Promise<Core> {
   try {
-    const instance = await instantiate(module);
+    const instance = await new Promise<CoreModule>((resolve, reject) => {
+      createCore({
+        print() {},
+        printErr() {},
+        instantiateWasm(imports, done) {
+          // The glue never rejects by itself on this path.
+          WebAssembly.instantiate(module, imports).then(done).catch(reject);
+          return {};
+        },
+      }).then(resolve, reject);
+    });
     if (typeof instance.buildId !== 'function' || instance.buildId() !== buildId) {
       throw new ScalepointError(
         'VERSION_MISMATCH',
@@ -209,7 +191,7 @@ export async function loadCore(options: LoadOptions = {}): Promise<Core> {
 }
 
 async function makeCore(options: LoadOptions): Promise<Core> {
-  const { simd = 'auto', blocks } = options;
+  const { simd = 'auto', blocks, wasm } = options;
   const name = blocks ? 'core' : 'arrays';
   const compiledModule = await compileCore(name, options);
   const core = await instantiateCore(name, compiledModule);
@@ -217,6 +199,12 @@ async function makeCore(options: LoadOptions): Promise<Core> {
     const build = core.module.isSimd() ? 'SIMD' : 'scalar';
     throw new ScalepointError('WASM_LOAD', `simd is '${simd}', but the wasm file is the ${build} build`);
   }
-  keep(options, compiledModule, core);
+  // Keep a source that worked as the one of later calls without a source. The large module has everything of the small one.
+  if (wasm === undefined) return core;
+  if (typeof wasm === 'function') given = wasm as WasmFunction;
+  const tier = core.module.isSimd() ? 'simd' : 'scalar';
+  for (const file of isModelsModule(core.module) ? (['core', 'arrays'] as const) : (['arrays'] as const)) {
+    compiled.set(`${file}-${tier}`, Promise.resolve(compiledModule));
+  }
   return core;
 }

@@ -191,7 +191,7 @@ export class Core {
     try {
       return f(address);
     } finally {
-      this.popRecord(address);
+      this.#record = address;
     }
   }
 

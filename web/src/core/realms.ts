@@ -31,10 +31,10 @@ export function isBuffer(value: unknown): value is ArrayBuffer {
 
 /** True for a Uint8Array, such as Node's Buffer. */
 export function isBytes(value: unknown): value is Uint8Array {
-  return typedArrayName(value) === 'Uint8Array';
+  return nameOf?.call(value) === 'Uint8Array';
 }
 
 /** True for a Float64Array. */
 export function isDoubles(value: unknown): value is Float64Array {
-  return typedArrayName(value) === 'Float64Array';
+  return nameOf?.call(value) === 'Float64Array';
 }

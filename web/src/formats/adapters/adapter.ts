@@ -1,10 +1,9 @@
 /** Reads adapters (LoRA): pairs of narrow matrices whose products are added to weights. */
 
 import { ScalepointError } from '../../core/errors.js';
-import { grouped } from '../../core/groups.js';
 import { show } from '../../core/show.js';
 import { floatsIn } from '../codecs/floats-in.js';
-import { quoted } from '../files/bytes.js';
+import { grouped, quoted } from '../files/bytes.js';
 import { readNeighbors } from '../files/neighbors.js';
 import type { OpenModel, SourceTensor } from '../format.js';
 import { MatchingWork, NamePattern } from '../name-pattern.js';

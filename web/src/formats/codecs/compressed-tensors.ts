@@ -261,7 +261,7 @@ export const compressedTensors: Codec<CompressedForm> = codecInCore(CompressedTe
     grouped,
     scale: ElementTypeId[scale],
     search: range !== undefined,
-    ...(searchOf(range, [searchedMembers]) ?? mseSearch),
+    ...((range && searchOf(range, [searchedMembers])) ?? mseSearch),
   }),
   calls: {
     encode: 'encodeCompressedTensors',

@@ -287,7 +287,7 @@ export const dequantizeLinear: Codec<DequantizeLinearForm> = codecInCore(Dequant
     blockSize,
     scale: ElementTypeId[scale],
     search: range !== undefined,
-    ...(searchOf(range, [searchedMembers]) ?? mseSearch),
+    ...((range && searchOf(range, [searchedMembers])) ?? mseSearch),
     leastScale,
     goesOn: piece !== undefined && piece.row > 0,
   }),

@@ -2,7 +2,6 @@
  * The common interface of files to read, and their errors. Everything is read by position, so that a file of any size takes little memory.
  * `open.ts` opens them.
  */
-
 import { ScalepointError } from '../../core/errors.js';
 import type { NodeFileHandle } from '../../core/node.js';
 import { show } from '../../core/show.js';
@@ -204,4 +203,15 @@ export async function readBlob(blob: Blob, begin: number, target: Uint8Array, ch
 export function answerError(address: string, status: number): ScalepointError {
   const cause = status === 404 ? { cause: Object.assign(new Error('not found'), { code: missing }) } : {};
   return new ScalepointError('IO', `cannot fetch ${address}: the server answered ${status}`, cause);
+}
+
+export function grouped<Key, Item>(items: Iterable<Item>, keyOf: (item: Item) => Key): Map<Key, Item[]> {
+  const groups = new Map<Key, Item[]>();
+  for (const item of items) {
+    const key = keyOf(item);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [item]);
+    else group.push(item);
+  }
+  return groups;
 }

@@ -1,9 +1,8 @@
 /** Notes about ONNX results, as data and in words: one row each, in the order of the report. */
 
-import { grouped } from '../../core/groups.js';
 import { type Note, noteOf } from '../../core/note.js';
 import { mention, orList } from '../../core/option-problem.js';
-import { quotedNames } from '../files/bytes.js';
+import { grouped, quotedNames } from '../files/bytes.js';
 import type { FilePlan, PartsOf, SourceTensor } from '../format.js';
 import { elementCount } from '../tensors.js';
 import { cacheTypeIn } from './config.js';

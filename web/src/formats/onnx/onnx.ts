@@ -1,5 +1,5 @@
 /** ONNX models. */
-import { grouped } from '../../core/groups.js';
+import { grouped } from '../files/bytes.js';
 import type { Format, OpenFile } from '../format.js';
 import { cacheTypeIn } from './config.js';
 import type { OnnxModel } from './file/model.js';

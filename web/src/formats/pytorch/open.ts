@@ -1,8 +1,7 @@
 /** Opens files of torch.save, and models in several of them, as tensors with places in files. */
 import { ScalepointError } from '../../core/errors.js';
-import { grouped } from '../../core/groups.js';
 import { type Note, noteOf } from '../../core/note.js';
-import { allocate, type ByteSource, quoted, quotedNames, swapBytes } from '../files/bytes.js';
+import { allocate, type ByteSource, grouped, quoted, quotedNames, swapBytes } from '../files/bytes.js';
 import { badTensor } from '../files/errors.js';
 import type { OpenFile, OpenInput, OpenModel } from '../format.js';
 import { type TensorInfo, tensorBytes } from '../safetensors/header.js';

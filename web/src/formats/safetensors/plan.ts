@@ -4,12 +4,11 @@
  */
 
 import { ScalepointError } from '../../core/errors.js';
-import { grouped } from '../../core/groups.js';
 import { type Note, noteOf } from '../../core/note.js';
 import { mention, type OptionMention } from '../../core/option-problem.js';
 import type { CastForm, CastType } from '../codecs/cast.js';
 import type { Form, Part } from '../codecs/codec.js';
-import { quotedNames } from '../files/bytes.js';
+import { grouped, quotedNames } from '../files/bytes.js';
 import type { FilePlan, LogicalTensor, OutputFile, PartsOf, PlannedTensor, Segment, SourceTensor } from '../format.js';
 import { type Rule, ruleFor } from '../options.js';
 import { cachedReason, dtypeReason, nonFloatReason, type Reason, rankReason, reasons } from '../reason.js';
@@ -116,8 +115,8 @@ export function notesOnLeft(converted: readonly PlannedTensor[], left: readonly 
     const why = `: rows of ${few} cannot be divided into groups of ${groupSizes.join(' or ')}`;
     return leftNote('leftRows', some, why, remedyFor(undefined, some), { columns, groupSizes });
   });
-  const rule = mention('rules[].to', to);
-  if (doubles.length > 0) notes.push(leftNote('leftDoubles', doubles, ', as float64', remedyFor(rule, doubles)));
+  if (doubles.length > 0)
+    notes.push(leftNote('leftDoubles', doubles, ', as float64', remedyFor(mention('rules[].to', to), doubles)));
   // Ignore a few small ones among many, such as the first layer of a vision transformer.
   const convertedBytes = () =>
     bytesOfAll(converted.flatMap(({ source: { parts } }) => parts.map(({ tensor }) => tensor)));
@@ -128,7 +127,7 @@ export function notesOnLeft(converted: readonly PlannedTensor[], left: readonly 
   }
   // Most models keep such weights on purpose. Name the remedy only if there is nothing else.
   if (named.length > 0 && converted.length + rows.length + doubles.length + others.length === 0)
-    notes.push(leftNote('leftByName', named, ', because of their names', remedyFor(rule, named)));
+    notes.push(leftNote('leftByName', named, ', because of their names', remedyFor(mention('rules[].to', to), named)));
   return notes;
 }
 

@@ -1,6 +1,6 @@
 /** Graphs of a model: values, their producers and readers, and the scopes of subgraphs. */
 
-import { grouped } from '../../../core/groups.js';
+import { grouped } from '../../files/bytes.js';
 import type { OnnxModel, Weight } from '../file/model.js';
 import type { OnnxFunction, OnnxGraph, OnnxNode } from '../file/proto.js';
 

@@ -5,7 +5,6 @@
  * github.com/deepseek-ai/DeepSeek-V3 at dca08f2, inference/fp8_cast_bf16.py.
  */
 
-import { grouped } from '../../../core/groups.js';
 import type { CastType } from '../../codecs/cast.js';
 import {
   canWeighMicroscaled,
@@ -15,6 +14,7 @@ import {
   microscaledBlock,
 } from '../../codecs/microscaled.js';
 import { type ScaledForm, scaledElements } from '../../codecs/scaled-elements.js';
+import { grouped } from '../../files/bytes.js';
 import type { LogicalTensor, PlannedTensor, SourceTensor } from '../../format.js';
 import { rankReason } from '../../reason.js';
 import { elementCount } from '../../tensors.js';
