@@ -3,7 +3,7 @@
 import { convertersFrom } from '../../../web/src/architectures/registry.js';
 import type { Format } from '../../../web/src/formats/format.js';
 import { formatNamed, formats } from '../../../web/src/formats/registry.js';
-import { layouts, targetRow } from '../../../web/src/formats/safetensors/layouts/registry.js';
+import { layouts, targetRows } from '../../../web/src/formats/safetensors/layouts/registry.js';
 
 /** Targets that go together: those of a layout, or those of a format. */
 export interface TargetGroup {
@@ -53,7 +53,7 @@ export function targetGroups(): readonly TargetGroup[] {
       groups.set(own, [...(groups.get(own) ?? []), to]);
     }
     return [...groups].map(([group, names]) => {
-      const forKnownModels = name === 'safetensors' && targetRow(names[0])?.layout?.forKnownModels === true;
+      const forKnownModels = name === 'safetensors' && targetRows.get(names[0])?.layout?.forKnownModels === true;
       return { label: group, owner: name, targets: names, forKnownModels };
     });
   });

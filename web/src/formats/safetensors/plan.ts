@@ -35,7 +35,7 @@ import {
   quantizedLayoutOf,
   safetensorsTargets,
   sourceNotes,
-  targetRow,
+  targetRows,
 } from './layouts/registry.js';
 import { layoutListed } from './write-header.js';
 
@@ -86,7 +86,7 @@ function remedyFor(option: OptionMention | undefined, left: readonly LeftWeight[
   const [first] = uncut;
   if (first !== undefined) {
     const most = uncut.reduce((largest, { size }) => Math.max(largest, size), 0);
-    const usual = new Set(safetensorsTargets.flatMap((to) => targetRow(to)?.groupSizes ?? []));
+    const usual = new Set(safetensorsTargets.flatMap((to) => targetRows.get(to)?.groupSizes ?? []));
     const groupSize = [...usual]
       .sort((a, b) => b - a)
       .find((size) => size < most && uncut.every(({ columns }) => columns % size === 0));
@@ -185,7 +185,7 @@ function candidateMaker(
     const bytes = coded === undefined ? tensor.bytes * parts.length : codedBytes;
     const rule = ruleFor(rules, name);
     const to = rule?.to ?? target;
-    const { cast, codes, options = [] } = targetRow(to) ?? {};
+    const { cast, codes, options = [] } = targetRows.get(to) ?? {};
     const weight = { source, stored, dtype, bytes, rule, to, codes };
     // Find reasons against any change.
     if (rule?.keep) return { ...weight, kept: reasons.rule };
@@ -222,21 +222,6 @@ const casts: Readonly<Record<CastType, CastForm>> = {
   BF16: { codec: 'cast', to: 'BF16' },
 };
 
-/** Makes a function that gives parts, which tensors of one shape and form share. Equal shapes may be distinct arrays. */
-function partSharing(partsOf: PartsOf): PartsOf {
-  const byForm = new Map<Form, Map<readonly number[] | string, readonly Part[]>>();
-  return (shape, form) => {
-    const known = byForm.get(form) ?? new Map<readonly number[] | string, readonly Part[]>();
-    byForm.set(form, known);
-    const found = known.get(shape);
-    if (found !== undefined) return found;
-    const numbers = shape.join();
-    const parts = known.get(numbers) ?? partsOf(shape, form);
-    known.set(numbers, parts).set(shape, parts);
-    return parts;
-  };
-}
-
 /** The decisions about all tensors. */
 interface Decided {
   readonly planned: readonly PlannedTensor[];
@@ -251,7 +236,18 @@ function decideAll(
   { isModel, partsOf }: PlanSetting,
   layout: LayoutPlan | undefined,
 ): Decided {
-  const sharedParts = partSharing(partsOf);
+  /** Parts that tensors of one shape and form share. Equal shapes may be distinct arrays. */
+  const partsByForm = new Map<Form, Map<readonly number[] | string, readonly Part[]>>();
+  const sharedParts: PartsOf = (shape, form) => {
+    const known = partsByForm.get(form) ?? new Map<readonly number[] | string, readonly Part[]>();
+    partsByForm.set(form, known);
+    const found = known.get(shape);
+    if (found !== undefined) return found;
+    const numbers = shape.join();
+    const parts = known.get(numbers) ?? partsOf(shape, form);
+    known.set(numbers, parts).set(shape, parts);
+    return parts;
+  };
   /** Names of tensors by the suffix of a part. Mostly no tensor has one, and names of parts are not built. */
   const namesBySuffix = new Map<string, ReadonlySet<string>>();
   const copies: Copies = new Map();
@@ -295,7 +291,7 @@ function decideAll(
 
   /** True if a weight gets groups of a default size, which depends on others. */
   const hasChoice = ({ to, rule }: Candidate) =>
-    (targetRow(to)?.groupSizes?.length ?? 0) > 1 && granularityFor(choices, to, rule) === undefined;
+    (targetRows.get(to)?.groupSizes?.length ?? 0) > 1 && granularityFor(choices, to, rule) === undefined;
 
   // Loaders of some layouts would take weights with codes for floats because of others. Keeping these may change the groups of others, and so
   // which weights become codes: decide again until no such weight is left.
@@ -317,12 +313,15 @@ function decideAll(
       const { source, to, bytes, remedy, rule } = candidate;
       const { shape } = source;
       const kept = candidate.kept ?? taken.get(source.name);
-      const { cast, groupSizes = [], knownGroups } = targetRow(to) ?? {};
+      const { cast, groupSizes = [], knownGroups } = targetRows.get(to) ?? {};
       if (kept !== undefined && remedy === undefined) return keep(candidate, kept);
       if (kept === undefined && cast !== undefined) return castTo(source, cast);
       if (!usualSizes.has(to)) {
-        const divides = (size: number) => [...(lengths.get(to) ?? [])].every((columns) => columns % size === 0);
-        usualSizes.set(to, groupSizes.length === 1 ? groupSizes[0] : groupSizes.find(divides));
+        const rows = groupSizes.length === 1 ? [] : [...(lengths.get(to) ?? [])];
+        usualSizes.set(
+          to,
+          groupSizes.find((size) => rows.every((columns) => columns % size === 0)),
+        );
       }
       // Find the elements that share a scale: undefined for whole rows, which also stand where groups would cross inner dimensions. Default
       // groups adapt to the rows that become codes.
@@ -487,7 +486,7 @@ export function planSafetensors(
     const message = `${choices.to} is for models that are known by names, not for a single array`;
     throw new ScalepointError('UNKNOWN_FORMAT', message);
   }
-  const start = { tensors, choices, codes: targetRow(choices.to)?.codes, isModel, beside };
+  const start = { tensors, choices, codes: targetRows.get(choices.to)?.codes, isModel, beside };
   const layout = setting.planLayout?.(start) ?? coded?.plan?.(start);
   const all = layout?.tensors ?? tensors;
   const decided = decideAll(all, choices, setting, layout);

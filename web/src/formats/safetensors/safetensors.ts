@@ -17,7 +17,7 @@ import {
   layouts,
   type SafetensorsTarget,
   safetensorsTargets,
-  targetRow,
+  targetRows,
   targets,
   targetsWith,
 } from './layouts/registry.js';
@@ -35,7 +35,7 @@ interface TargetUse {
   /** Prefix of option paths: empty, or `rules[2].`. */
   readonly path: string;
   readonly to: string;
-  readonly row: ReturnType<typeof targetRow>;
+  readonly row: ReturnType<typeof targetRows.get>;
   readonly rule: Rule | undefined;
 }
 
@@ -52,7 +52,7 @@ function checkKinds(choices: SafetensorsChoices, uses: readonly TargetUse[]): vo
   if (odd !== undefined) throw rangeError(`${odd.path}to`, without('to', coded[0]?.to), odd.to);
   if (search === 'best' && !isTaken('search')) throw rangeError('search', onlyWith('to', ...targetsWith('search')), to);
   // Rules select their weights themselves.
-  if (include !== undefined && !targetRow(to)?.options.includes('include'))
+  if (include !== undefined && !targetRows.get(to)?.options.includes('include'))
     throw rangeError('include', onlyWith('to', ...targetsWith('include')), to);
   if (uses.some(({ row }) => row?.kind === 'integers')) return;
   const float8 = uses.find(({ row }) => row?.kind === 'floats')?.to;
@@ -79,7 +79,7 @@ function checkKinds(choices: SafetensorsChoices, uses: readonly TargetUse[]): vo
 /** The options of safetensors and .npy files. */
 export const options = optionTable<SafetensorsOptions>('safetensors, integers', optionEntries, (choices) => {
   checkRules(choices.rules, ({ to, granularity }, path) => {
-    const row = targetRow(to);
+    const row = targetRows.get(to);
     if (to !== undefined && row === undefined) throw rangeError(`${path}.to`, oneOf(safetensorsTargets), to);
     if (granularity === undefined) return;
     if (!row?.options.includes('granularity'))
@@ -88,9 +88,9 @@ export const options = optionTable<SafetensorsOptions>('safetensors, integers', 
   });
   checkStatistics(choices);
   const { to, rules = [], packed, activations, scheme } = choices;
-  const uses: TargetUse[] = [{ path: '', to, row: targetRow(to), rule: undefined }];
+  const uses: TargetUse[] = [{ path: '', to, row: targetRows.get(to), rule: undefined }];
   for (const [i, rule] of rules.entries())
-    if (!rule.keep) uses.push({ path: `rules[${i}].`, to: rule.to, row: targetRow(rule.to), rule });
+    if (!rule.keep) uses.push({ path: `rules[${i}].`, to: rule.to, row: targetRows.get(rule.to), rule });
   checkKinds(choices, uses);
   // Refuse forms that loaders do not know.
   for (const { path, to, row, rule } of uses) {
@@ -338,7 +338,7 @@ export function safetensorsReaders(to: string, file: string): readonly Reader[] 
     needs: 'Everything that reads safetensors reads this file.',
   };
   const code = `import { readFloats } from 'scalepoint/model';\nconst { data, shape } = await readFloats('${file}', 'NAME.weight');`;
-  return [...(targetRow(to)?.layout?.readers?.(file) ?? [everywhere]), { program: 'Scalepoint', code }];
+  return [...(targetRows.get(to)?.layout?.readers?.(file) ?? [everywhere]), { program: 'Scalepoint', code }];
 }
 
 export const safetensors: SafetensorsFormat = {
@@ -358,10 +358,10 @@ export const safetensors: SafetensorsFormat = {
   mixtures: {
     to: 'int4',
     types(to) {
-      const { mixedWith } = targetRow(to) ?? {};
+      const { mixedWith } = targetRows.get(to) ?? {};
       return mixedWith && [to, ...mixedWith];
     },
-    unit: (to, name) => (targetRow(to)?.layout?.joinsLayers ? fusedUnit(name) : undefined),
+    unit: (to, name) => (targetRows.get(to)?.layout?.joinsLayers ? fusedUnit(name) : undefined),
     stored: (bytes) => bytes,
   },
   options,

@@ -31,25 +31,23 @@ const t5: KnownModel & { readonly key: string } = {
 
 const clip = /(^|\.)text_model\.encoder\.layers\.0\.self_attn\.q_proj\.weight$/;
 
-/** Finds the model among the tensors of a checkpoint. @throws ScalepointError `UNKNOWN_FORMAT` for models that are not known */
-function knownModel(tensors: readonly { readonly name: string }[]): readonly [prefix: string, model: KnownModel] {
-  const prefix = diffusionPrefix(tensors);
-  const names = new Set(tensors.flatMap(({ name }) => (name.startsWith(prefix) ? [name.slice(prefix.length)] : [])));
-  // Models of diffusers have the names of the original by now.
-  const known = architectureWith(names);
-  if (known !== undefined) return [prefix, known];
-  if (tensors.some(({ name }) => name === t5.key)) return ['', t5];
-  const list = diffusionArchitectures.map(({ name }) => name).join(', ');
-  const message = tensors.some(({ name }) => clip.test(name))
-    ? 'the file is a text encoder of CLIP, for which ComfyUI reads floats only; cast it with --to float16'
-    : `the tensors are not those of a model that is known here: ${list}, or the text encoder t5; for other models, choose a target without comfy`;
-  throw new ScalepointError('UNKNOWN_FORMAT', message);
-}
-
 /** Makes the decisions of a result. @throws ScalepointError `UNKNOWN_FORMAT` for models that are not known */
 export function planComfy({ tensors, choices }: LayoutStart): LayoutPlan {
   const original = originalModel(tensors);
-  const [prefix, model] = knownModel(original?.tensors ?? tensors);
+  const all = original?.tensors ?? tensors;
+  // Find the model. Models of diffusers have the names of the original by now.
+  const start = diffusionPrefix(all);
+  const names = new Set(all.flatMap(({ name }) => (name.startsWith(start) ? [name.slice(start.length)] : [])));
+  const diffusion = architectureWith(names);
+  const model: KnownModel | undefined = diffusion ?? (all.some(({ name }) => name === t5.key) ? t5 : undefined);
+  if (model === undefined) {
+    const list = diffusionArchitectures.map(({ name }) => name).join(', ');
+    const message = all.some(({ name }) => clip.test(name))
+      ? 'the file is a text encoder of CLIP, for which ComfyUI reads floats only; cast it with --to float16'
+      : `the tensors are not those of a model that is known here: ${list}, or the text encoder t5; for other models, choose a target without comfy`;
+    throw new ScalepointError('UNKNOWN_FORMAT', message);
+  }
+  const prefix = diffusion === undefined ? '' : start;
   const forms = new Map<ComfyFormat, ComfyForm>();
   return {
     ...(original && { tensors: original.tensors }),

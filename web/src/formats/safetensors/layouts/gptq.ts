@@ -6,7 +6,7 @@
  * auto_round/export/export_to_autoround/export.py.
  */
 
-import { type Note, noteOf } from '../../../core/note.js';
+import { noteOf } from '../../../core/note.js';
 import { show } from '../../../core/show.js';
 import type { CastType } from '../../codecs/cast.js';
 import { tileElements } from '../../codecs/codec.js';
@@ -186,18 +186,6 @@ function skippedLayers(coded: readonly { readonly module: string }[], plain: rea
       return entry === undefined ? [] : [[`${module}.weight`, { kind: 'skippedWith', module: entry }] as const];
     }),
   );
-}
-
-/** The note about layers that stay floats because of others. */
-function skippedNotes(planned: readonly PlannedTensor[]): readonly Note[] {
-  const skipped = planned.filter(({ kept }) => kept?.kind === 'skippedWith');
-  const [first] = skipped;
-  if (first === undefined) return [];
-  const stay = skipped.length === 1 ? '1 weight keeps its floats' : `${skipped.length} weights keep their floats`;
-  const text =
-    `${stay}: loaders of AWQ skip each layer whose name contains that of a layer of floats, and ${moduleOfWeight(first.source.name)} contains ` +
-    `${first.kept?.module}; such layers become codes together or not at all`;
-  return [noteOf('skippedByLoaders', { tensors: skipped.map(({ source }) => source.name) }, text)];
 }
 
 const folder =
@@ -384,7 +372,17 @@ export const gptqLayout = {
           { option: 'quantizeConfig', value: old },
         ];
       },
-      notes: skippedNotes,
+      /** The layers that stay floats because of others. */
+      notes(planned) {
+        const skipped = planned.filter(({ kept }) => kept?.kind === 'skippedWith');
+        const [first] = skipped;
+        if (first === undefined) return [];
+        const stay = skipped.length === 1 ? '1 weight keeps its floats' : `${skipped.length} weights keep their floats`;
+        const text =
+          `${stay}: loaders of AWQ skip each layer whose name contains that of a layer of floats, and ${moduleOfWeight(first.source.name)} contains ` +
+          `${first.kept?.module}; such layers become codes together or not at all`;
+        return [noteOf('skippedByLoaders', { tensors: skipped.map(({ source }) => source.name) }, text)];
+      },
     };
   },
 } satisfies CodedLayout;

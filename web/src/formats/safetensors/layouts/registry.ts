@@ -86,22 +86,20 @@ export type SafetensorsTarget = ConvertingTarget | 'copy';
 
 type Row = Partial<CodedTarget & CastTarget> & Omit<Target, 'name'> & { readonly layout?: CodedLayout };
 
-const table: ReadonlyMap<unknown, Row> = new Map<string, Row>([
+/** The rows of targets, without copies. */
+export const targetRows: ReadonlyMap<unknown, Row> = new Map<string, Row>([
   ...layouts.flatMap((layout) =>
     Object.entries(layout.targets ?? {}).map(([name, row]) => [name, { ...row, layout }] as const),
   ),
   ...Object.entries(casts),
 ]);
 
-/** The row of a target; undefined for copies and for other values. */
-export const targetRow = (to: unknown): Row | undefined => table.get(to);
-
 /** Targets of the weights of a safetensors file. */
-export const safetensorsTargets = [...table.keys()] as readonly ConvertingTarget[];
+export const safetensorsTargets = [...targetRows.keys()] as readonly ConvertingTarget[];
 
 /** Descriptions of the targets. */
 export const targets: readonly Target[] = [
-  ...[...table].map(([name, row]): Target => {
+  ...[...targetRows].map(([name, row]): Target => {
     const { kind, codes, bits, groupSizes, knownGroups, mixedWith, cast, layout, ...target } = row;
     return { name: name as string, ...target };
   }),
@@ -110,16 +108,16 @@ export const targets: readonly Target[] = [
 
 /** Targets that take an option. */
 export const targetsWith = (option: string): readonly string[] =>
-  safetensorsTargets.filter((to) => targetRow(to)?.options.includes(option));
+  safetensorsTargets.filter((to) => targetRows.get(to)?.options.includes(option));
 
 /** The layout of a result, whose codes all have one; undefined without codes. */
 export function layoutOfCodes({ to, rules = [] }: Pick<SafetensorsChoices, 'to' | 'rules'>): CodedLayout | undefined {
-  return [to, ...rules.map((rule) => rule.to)].map((target) => targetRow(target)?.layout).find(Boolean);
+  return [to, ...rules.map((rule) => rule.to)].map((target) => targetRows.get(target)?.layout).find(Boolean);
 }
 
 /** True if the option applies to weights that become `to`: the target of the options; if that has no granularity, the integers of rules. */
 export const hasSharedGranularity = (choices: SafetensorsChoices, to: string): boolean =>
-  to === choices.to || targetRow(choices.to)?.kind !== 'integers';
+  to === choices.to || targetRows.get(choices.to)?.kind !== 'integers';
 
 /** Requested granularity of weights that become `to`. */
 export function granularityFor(
@@ -128,6 +126,6 @@ export function granularityFor(
   rule: Rule | undefined,
 ): ModelGranularity | undefined {
   const shared = hasSharedGranularity(choices, to) ? choices.granularity : undefined;
-  const isWhole = hasByteCodes(choices) && targetRow(to)?.kind === 'integers';
+  const isWhole = hasByteCodes(choices) && targetRows.get(to)?.kind === 'integers';
   return rule?.granularity ?? shared ?? (isWhole ? { kind: 'per-channel' } : undefined);
 }

@@ -19,7 +19,7 @@ import type { LogicalTensor, PlannedTensor, SourceTensor } from '../../format.js
 import { rankReason } from '../../reason.js';
 import { elementCount } from '../../tensors.js';
 import { cutUnitsNotes, joinedMatrix, linearOnly } from '../keep.js';
-import { describe, quantizationArgs, type Scheme, vllmReader } from './compressed-tensors.js';
+import { describe, quantizationArgs, vllmReader } from './compressed-tensors.js';
 import {
   blockOptions,
   type CodedLayout,
@@ -180,19 +180,6 @@ const schemes: Readonly<Record<MicroscaledKind, readonly [format: string, strate
   mxfp8: ['mxfp8-quantized', 'group', 'torch.uint8'],
 };
 
-function schemeOfKind(kind: MicroscaledKind): Scheme {
-  const [format, strategy, scale_dtype] = schemes[kind];
-  const args = {
-    num_bits: kind === 'mxfp8' ? 8 : 4,
-    type: 'float',
-    symmetric: true,
-    strategy,
-    group_size: microscaledBlock(kind),
-    dynamic: false,
-  };
-  return { key: kind, format, weights: { ...quantizationArgs(args, 'minmax'), scale_dtype } };
-}
-
 export const smallFloatsLayout = {
   label: 'small floats with scales',
   /** The tool that made a weight. */
@@ -275,9 +262,20 @@ export const smallFloatsLayout = {
         });
       },
       sidecars(planned) {
-        const value = describe(planned, { version: '0.15.0' }, (form) =>
-          form.codec === 'microscaled' ? schemeOfKind((form as MicroscaledForm).kind) : undefined,
-        );
+        const value = describe(planned, { version: '0.15.0' }, (form) => {
+          if (form.codec !== 'microscaled') return undefined;
+          const { kind } = form as MicroscaledForm;
+          const [format, strategy, scale_dtype] = schemes[kind];
+          const args = {
+            num_bits: kind === 'mxfp8' ? 8 : 4,
+            type: 'float',
+            symmetric: true,
+            strategy,
+            group_size: microscaledBlock(kind),
+            dynamic: false,
+          };
+          return { key: kind, format, weights: { ...quantizationArgs(args, 'minmax'), scale_dtype } };
+        });
         return value === undefined ? [] : [{ option: 'config', value }];
       },
       notes: cutUnitsNotes,
