@@ -374,14 +374,8 @@ export async function* batchesOf(
   answer: (question: QuestionStep) => Promise<Reply>,
 ): AsyncGenerator<PlannedBatch> {
   // The steps of the next batch.
-  let collected: BatchedStep[] = [];
+  const collected: BatchedStep[] = [];
   let [tasks, elements, hasKnown, hasLarge] = [0, 0, false, false];
-  const flush = () => {
-    const batch = layOutBatch(collected);
-    collected = [];
-    [tasks, elements, hasKnown, hasLarge] = [0, 0, false, false];
-    return batch;
-  };
   let reply: Reply | undefined;
   for (let next = steps.next(); !next.done; next = steps.next(reply)) {
     const step = next.value;
@@ -392,7 +386,7 @@ export async function* batchesOf(
     }
     // Copied bytes and long ones travel alone.
     if (step.kind === 'copied') {
-      if (collected.length > 0) yield flush();
+      if (collected.length > 0) yield layOutBatch(collected.splice(0));
       const { file, position, copied } = step;
       const source = files[copied.from];
       if (source === undefined) throw new Error(`the plan copies from file ${copied.from}, which is not there`);
@@ -404,7 +398,7 @@ export async function* batchesOf(
       continue;
     }
     if (step.kind === 'bytes' && step.bytes.length > smallBytes) {
-      if (collected.length > 0) yield flush();
+      if (collected.length > 0) yield layOutBatch(collected.splice(0));
       yield bytesAlone(step);
       continue;
     }
@@ -419,12 +413,13 @@ export async function* batchesOf(
       isFull = tasks > 0 && (tasks >= mostTasks || elements + size > tileElements);
     }
     const clashes = isLarge ? hasKnown : hasLarge && isKnown;
-    if (isFull || clashes) yield flush();
+    if (collected.length > 0 && (isFull || clashes)) yield layOutBatch(collected.splice(0));
+    if (collected.length === 0) [tasks, elements, hasKnown, hasLarge] = [0, 0, false, false];
     collected.push(step);
     tasks += Number(step.kind === 'tile');
     elements += size;
     hasKnown ||= isKnown;
     hasLarge ||= isLarge;
   }
-  if (collected.length > 0) yield flush();
+  if (collected.length > 0) yield layOutBatch(collected.splice(0));
 }
