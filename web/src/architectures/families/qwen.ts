@@ -14,6 +14,7 @@ import {
   type Draft,
   decoderDefaults,
   file,
+  layerTypes,
   type ModelClass,
   never,
   readExperts,
@@ -422,17 +423,13 @@ function readLinear(draft: Draft) {
   // Each n-th layer has full attention, and the others linear attention.
   const step = config.whole('full_attention_interval', 4);
   const isLinear = Array.from({ length: sizes.layers }, (_, i) => (i + 1) % step !== 0);
-  const types = config.get('layer_types');
-  if (types !== undefined) {
-    if (!Array.isArray(types) || types.length !== sizes.layers)
-      return badFolderFile(file, `layer_types has to be an array of ${sizes.layers} names, got ${show(types)}`);
-    const other = types.findIndex((type, i) => type !== (isLinear[i] ? 'linear_attention' : 'full_attention'));
-    if (other >= 0)
-      unsupported(
-        file,
-        `layer_types[${other}] is ${show(types[other])}; llama.cpp computes every ${step}. layer with full attention`,
-      );
-  }
+  const types = layerTypes(draft, sizes.layers);
+  const other = (types ?? []).findIndex((type, i) => type !== (isLinear[i] ? 'linear_attention' : 'full_attention'));
+  if (other >= 0)
+    unsupported(
+      file,
+      `layer_types[${other}] is ${show(types?.[other])}; llama.cpp computes every ${step}. layer with full attention`,
+    );
   const keys = {
     'ssm.conv_kernel': linear.convolved,
     'ssm.state_size': key,

@@ -20,6 +20,7 @@ import {
   mergeTexts,
   Vocabulary,
   vocabularyEntries,
+  vocabularyKeys,
 } from './vocabulary.js';
 
 const file = 'tokenizer.json';
@@ -76,10 +77,7 @@ export function byteLevelKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer
       ...(typeof prefix === 'boolean'
         ? [{ name: 'tokenizer.ggml.add_space_prefix', type: 'bool', value: prefix } satisfies GgufKey]
         : []),
-      { name: 'tokenizer.ggml.model', type: 'string', value: 'gpt2' },
-      { name: 'tokenizer.ggml.pre', type: 'string', value: pre },
-      { name: 'tokenizer.ggml.tokens', type: 'string[]', value: vocabulary.tokens },
-      { name: 'tokenizer.ggml.token_type', type: 'i32[]', value: vocabulary.types },
+      ...vocabularyKeys('gpt2', pre, vocabulary),
       { name: 'tokenizer.ggml.merges', type: 'string[]', value: merges },
       ...specialKeys(files, vocabulary, addBos.includes(pre) ? { addsBos: false } : {}),
     ],

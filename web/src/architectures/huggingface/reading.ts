@@ -254,30 +254,30 @@ export function encoderNumbers(read: Read, names: EncoderNames, epsilon: string 
   };
 }
 
-/** Fails if config.json lists layers that differ from those that llama.cpp computes. */
-function checkLayers({ config }: Read, layers: number, sliding: (layer: number) => boolean): void {
+/** layer_types of config.json, a name for each layer; undefined if it is missing. */
+export function layerTypes({ config }: Read, layers: number, isNeeded = false): readonly unknown[] | undefined {
   const types = config.get('layer_types');
-  if (types === undefined) return;
-  if (!Array.isArray(types) || types.length !== layers)
-    badFolderFile(file, `layer_types has to be an array of ${layers} names, got ${show(types)}`);
-  const other = (types as unknown[]).findIndex(
-    (type, i) => type !== (sliding(i) ? 'sliding_attention' : 'full_attention'),
-  );
-  if (other >= 0)
-    unsupported(file, `layer_types[${other}] is ${show((types as unknown[])[other])}; llama.cpp computes it otherwise`);
+  if ((types === undefined && !isNeeded) || (Array.isArray(types) && types.length === layers)) return types;
+  return badFolderFile(file, `layer_types has to be an array of ${layers} names, got ${show(types)}`);
+}
+
+/** Fails if config.json lists layers that differ from those that llama.cpp computes. */
+function checkLayers(read: Read, layers: number, sliding: (layer: number) => boolean): void {
+  const types = layerTypes(read, layers) ?? [];
+  const other = types.findIndex((type, i) => type !== (sliding(i) ? 'sliding_attention' : 'full_attention'));
+  if (other >= 0) unsupported(file, `layer_types[${other}] is ${show(types[other])}; llama.cpp computes it otherwise`);
 }
 
 /** The kind of each layer, by layer_types of config.json. @param otherwise the kinds without layer_types; undefined if it may not be missing */
 export function layerKinds(
-  { config, sizes: { layers } }: Draft,
+  draft: Draft,
   kinds: readonly [string, string],
   otherwise?: (layer: number) => boolean,
 ): boolean[] {
-  const types = config.get('layer_types');
-  if (types === undefined && otherwise !== undefined) return Array.from({ length: layers }, (_, i) => otherwise(i));
-  if (!Array.isArray(types) || types.length !== layers)
-    return badFolderFile(file, `layer_types has to be an array of ${layers} names, got ${show(types)}`);
-  return (types as unknown[]).map((type, i) => {
+  const { layers } = draft.sizes;
+  const types = layerTypes(draft, layers, otherwise === undefined);
+  if (types === undefined) return Array.from({ length: layers }, (_, i) => otherwise?.(i) === true);
+  return types.map((type, i) => {
     if (kinds.includes(type as string)) return type === kinds[0];
     return unsupported(file, `layer_types[${i}] is ${show(type)}; it can be ${kinds.join(' or ')}`);
   });

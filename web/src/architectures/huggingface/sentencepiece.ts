@@ -14,10 +14,12 @@ import { differencesNote, MergeRanks, sampleTexts, sentencePieceDifferences } fr
 import type { Tokenizer, TokenizerFiles } from './tokenizer-input.js';
 import {
   type AddedToken,
+  addedScore,
   addedToken,
   addedTokens,
   byteToken,
   checkMarks,
+  fillerScore,
   flatSteps,
   kinds,
   looksSpecial,
@@ -25,11 +27,8 @@ import {
   prependScheme,
   Vocabulary,
   vocabularyEntries,
+  vocabularyKeys,
 } from './vocabulary.js';
-
-/** Scores of tokens that were added, and of ids without a token. */
-const addedScore = -1000;
-const fillerScore = -10000;
 
 /** The blank in SentencePiece vocabularies. */
 const blank = '▁';
@@ -121,7 +120,7 @@ function gemma4Keys(files: TokenizerFiles, vocabulary: Vocabulary, base: number,
   ];
 }
 
-/** The keys of a vocabulary with scores, in writing order. */
+/** The keys of a vocabulary with scores. */
 function sentencePieceKeys(files: TokenizerFiles, vocabulary: Vocabulary, addsBlank: boolean): GgufKey[] {
   const stated = member(files.settings, 'add_prefix_space');
   const prefix = files.facts.usesLlamaConverter === true ? stated : undefined;
@@ -131,11 +130,8 @@ function sentencePieceKeys(files: TokenizerFiles, vocabulary: Vocabulary, addsBl
   const spacePrefix = (value: boolean): GgufKey => ({ name: 'tokenizer.ggml.add_space_prefix', type: 'bool', value });
   return [
     ...(said ? [spacePrefix(prefix)] : []),
-    { name: 'tokenizer.ggml.model', type: 'string', value: 'llama' },
-    { name: 'tokenizer.ggml.pre', type: 'string', value: files.architecture === 'chatglm' ? 'chatglm-spm' : 'default' },
-    { name: 'tokenizer.ggml.tokens', type: 'string[]', value: vocabulary.tokens },
+    ...vocabularyKeys('llama', files.architecture === 'chatglm' ? 'chatglm-spm' : 'default', vocabulary),
     { name: 'tokenizer.ggml.scores', type: 'f32[]', value: vocabulary.scores },
-    { name: 'tokenizer.ggml.token_type', type: 'i32[]', value: vocabulary.types },
     ...specialKeys(files, vocabulary),
     ...(addsBlank || said || late ? [] : [spacePrefix(false)]),
     ...(late ? [spacePrefix(stated)] : []),
@@ -191,9 +187,7 @@ function readPieces({ size }: TokenizerFiles, file: string, bytes: Uint8Array, f
   if (model.kind !== 2)
     unsupported(file, `its model_type is ${model.kind === 1 ? 'unigram' : model.kind}; supported is BPE`);
   const vocabulary = new Vocabulary(size, filler);
-  model.pieces.forEach(({ text, score, type }, id) => {
-    vocabulary.putOnce(file, id, text, type === kinds.user ? kinds.normal : type, score);
-  });
+  vocabulary.putPieces(file, model);
   return { model, vocabulary };
 }
 

@@ -9,11 +9,7 @@ import { type Json, member, objectMember } from './json.js';
 import { parseSentencePiece, type SentencePieceModel } from './protobuf.js';
 import { specialKeys } from './special.js';
 import type { Tokenizer, TokenizerFiles } from './tokenizer-input.js';
-import { addedTokens, flatSteps, kinds, Vocabulary } from './vocabulary.js';
-
-/** Scores of ids without a token, and of those that added_tokens.json adds. */
-const fillerScore = -10000;
-const addedScore = -1000;
+import { addedScore, addedTokens, fillerScore, flatSteps, kinds, Vocabulary, vocabularyKeys } from './vocabulary.js';
 
 /** Settings of the normalizer. */
 interface Normalizer {
@@ -27,7 +23,7 @@ export function tokenTypeCount({ config }: TokenizerFiles): GgufKey {
   return { name: 'tokenizer.ggml.token_type_count', type: 'u32', value: config.whole('type_vocab_size', 1) };
 }
 
-/** The keys of a vocabulary, in writing order. */
+/** The keys of a vocabulary. */
 function unigramKeys(
   files: TokenizerFiles,
   vocabulary: Vocabulary,
@@ -35,11 +31,8 @@ function unigramKeys(
   count: readonly GgufKey[],
 ): GgufKey[] {
   return [
-    { name: 'tokenizer.ggml.model', type: 'string', value: 't5' },
-    { name: 'tokenizer.ggml.pre', type: 'string', value: 'default' },
-    { name: 'tokenizer.ggml.tokens', type: 'string[]', value: vocabulary.tokens },
+    ...vocabularyKeys('t5', 'default', vocabulary),
     { name: 'tokenizer.ggml.scores', type: 'f32[]', value: vocabulary.scores },
-    { name: 'tokenizer.ggml.token_type', type: 'i32[]', value: vocabulary.types },
     { name: 'tokenizer.ggml.add_space_prefix', type: 'bool', value: addsBlank },
     ...count,
     { name: 'tokenizer.ggml.remove_extra_whitespaces', type: 'bool', value: removesBlanks },
@@ -139,9 +132,7 @@ export function t5Keys(files: TokenizerFiles, bytes: Uint8Array): Tokenizer {
   const file = 'spiece.model';
   const model = unigramModel(file, bytes);
   const vocabulary = new Vocabulary(files.size, fillerScore);
-  model.pieces.forEach(({ text, score, type }, id) => {
-    vocabulary.putOnce(file, id, text, type === kinds.user ? kinds.normal : type, score);
-  });
+  vocabulary.putPieces(file, model);
   for (const [text, id] of Object.entries(files.added ?? {})) {
     if (typeof id !== 'number' || !Number.isInteger(id) || id < 0)
       badFolderFile('added_tokens.json', `the id of the token ${show(text)} is not a whole number`);

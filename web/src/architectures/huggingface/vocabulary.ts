@@ -3,11 +3,17 @@
 import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import { quoted } from '../../formats/files/bytes.js';
+import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { badFolderFile, unsupported } from './errors.js';
 import { arrayMember, isObject, type Json, member } from './json.js';
+import type { SentencePieceModel } from './protobuf.js';
 
 /** Kinds of tokens, with the numbers of `tokenizer.ggml.token_type`. */
 export const kinds = { normal: 1, unknown: 2, control: 3, user: 4, unused: 5, byte: 6 } as const;
+
+/** Scores of tokens that were added, and of ids without a token. */
+export const addedScore = -1000;
+export const fillerScore = -10000;
 
 /** Largest vocabulary accepted. Real ones have up to 2^18 tokens. */
 const mostTokens = 2 ** 22;
@@ -62,6 +68,13 @@ export class Vocabulary {
     this.set(own, token, type, score);
   }
 
+  /** Sets the pieces of a SentencePiece model. Tokens of the user become normal ones. */
+  putPieces(file: string, { pieces }: SentencePieceModel): void {
+    pieces.forEach(({ text, score, type }, id) => {
+      this.putOnce(file, id, text, type === kinds.user ? kinds.normal : type, score);
+    });
+  }
+
   /**
    * Fails for tokens that are equal, at which llama.cpp aborts. It ends each token at its first NUL, so that tokens with one may equal others; if
    * they do not, there is a note about them.
@@ -102,6 +115,16 @@ export class Vocabulary {
         'it aborts at equal tokens',
     );
   }
+}
+
+/** Keys of all vocabularies: the kind of the tokenizer, its pre-tokenizer, and the tokens with their kinds. */
+export function vocabularyKeys(model: string, pre: string, { tokens, types }: Vocabulary): GgufKey[] {
+  return [
+    { name: 'tokenizer.ggml.model', type: 'string', value: model },
+    { name: 'tokenizer.ggml.pre', type: 'string', value: pre },
+    { name: 'tokenizer.ggml.tokens', type: 'string[]', value: tokens },
+    { name: 'tokenizer.ggml.token_type', type: 'i32[]', value: types },
+  ];
 }
 
 /** A token that was added to the model's vocabulary. */

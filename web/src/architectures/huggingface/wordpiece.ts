@@ -7,7 +7,8 @@ import { badFolderFile, unsupported } from './errors.js';
 import { type Json, member, objectMember } from './json.js';
 import { specialKeys } from './special.js';
 import type { Tokenizer, TokenizerFiles } from './tokenizer-input.js';
-import { addedTokens, kinds, looksSpecial, Vocabulary, vocabularyEntries } from './vocabulary.js';
+import { tokenTypeCount } from './unigram.js';
+import { addedTokens, kinds, looksSpecial, Vocabulary, vocabularyEntries, vocabularyKeys } from './vocabulary.js';
 
 const file = 'tokenizer.json';
 
@@ -45,12 +46,9 @@ export function wordPieceKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer
       );
   return {
     keys: [
-      { name: 'tokenizer.ggml.token_type_count', type: 'u32', value: files.config.whole('type_vocab_size', 1) },
-      { name: 'tokenizer.ggml.model', type: 'string', value: 'bert' },
-      // The runtime requires a name, but does not use it.
-      { name: 'tokenizer.ggml.pre', type: 'string', value: 'jina-v2-en' },
-      { name: 'tokenizer.ggml.tokens', type: 'string[]', value: vocabulary.tokens },
-      { name: 'tokenizer.ggml.token_type', type: 'i32[]', value: vocabulary.types },
+      tokenTypeCount(files),
+      // The runtime requires the name of a pre-tokenizer, but does not use it.
+      ...vocabularyKeys('bert', 'jina-v2-en', vocabulary),
       ...special,
     ],
     notes: vocabulary.notes,
