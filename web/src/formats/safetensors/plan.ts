@@ -42,7 +42,7 @@ import { layoutListed } from './write-header.js';
 // -------------------------------------------------------------------------------------------------------------------------- notes
 
 /** A kept weight that an option or a rule would convert. */
-export interface LeftWeight {
+interface LeftWeight {
   readonly source: LogicalTensor;
   /** Size as floats. */
   readonly bytes: number;
@@ -54,7 +54,7 @@ export interface LeftWeight {
 }
 
 /** Groups that do not divide the rows of a weight. */
-export interface UncutGroups {
+interface UncutGroups {
   /** Path of the granularity that sets them. */
   readonly path: string;
   readonly size: number;
@@ -102,7 +102,7 @@ function remedyFor(option: OptionMention | undefined, left: readonly LeftWeight[
 const bytesOfAll = (list: readonly { readonly bytes: number }[]) => list.reduce((sum, { bytes }) => sum + bytes, 0);
 
 /** Notes about options that would convert kept weights. */
-export function notesOnLeft(converted: readonly PlannedTensor[], left: readonly LeftWeight[], to: string): Note[] {
+function notesOnLeft(converted: readonly PlannedTensor[], left: readonly LeftWeight[], to: string): Note[] {
   const rows = left.filter(({ by }) => by === 'groups');
   const ruled = left.filter(({ by }) => by === 'rule');
   const doubles = ruled.filter(({ reason }) => reason.kind === 'dtype');

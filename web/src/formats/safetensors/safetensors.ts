@@ -77,7 +77,7 @@ function checkKinds(choices: SafetensorsChoices, uses: readonly TargetUse[]): vo
 }
 
 /** The options of safetensors and .npy files. */
-export const options = optionTable<SafetensorsOptions>('safetensors, integers', optionEntries, (choices) => {
+const options = optionTable<SafetensorsOptions>('safetensors, integers', optionEntries, (choices) => {
   checkRules(choices.rules, ({ to, granularity }, path) => {
     const row = targetRows.get(to);
     if (to !== undefined && row === undefined) throw rangeError(`${path}.to`, oneOf(safetensorsTargets), to);
@@ -155,7 +155,7 @@ interface GatheredWeights {
 }
 
 /** Gathers the weights of each layout, among the tensors that those before have not taken. */
-export async function gatherWeights(model: OpenModel): Promise<GatheredWeights> {
+async function gatherWeights(model: OpenModel): Promise<GatheredWeights> {
   const readers = model.files.map(readNeighbors);
   const byName = new Map(model.tensors.map((tensor) => [tensor.name, tensor]));
   let remaining = model.tensors;
@@ -285,7 +285,7 @@ export async function tensorsAsFloats(model: OpenModel, requantize: boolean): Pr
 }
 
 /** The tensors of a model with its adapters. @throws ScalepointError `BAD_FILE`, `UNSUPPORTED_DTYPE` */
-export function adaptedTensors(model: OpenModel, tensors: LogicalTensor[]): LogicalTensor[] {
+function adaptedTensors(model: OpenModel, tensors: LogicalTensor[]): LogicalTensor[] {
   return model.adapters?.merge(tensors, (form) => codedLayoutOf(form)?.floats(form)) ?? tensors;
 }
 

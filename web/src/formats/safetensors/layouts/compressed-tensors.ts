@@ -61,7 +61,7 @@ interface FoundCodes {
 }
 
 /** Finds weights in the layout of compressed-tensors. */
-export async function findCompressed(model: StoredModel): Promise<FoundWeights> {
+async function findCompressed(model: StoredModel): Promise<FoundWeights> {
   const weights: FoundWeight[] = [];
   const refused = new Map<string, string>();
   let groupOf: ReturnType<typeof configGroups> | undefined;
@@ -371,7 +371,7 @@ export class ModuleLists {
 }
 
 /** Gives the group of a module in a `quantization_config`. Matches by name override those by class. */
-export function configGroups({ config_groups: all }: Fields): (module: string) => Fields | undefined {
+function configGroups({ config_groups: all }: Fields): (module: string) => Fields | undefined {
   const groups = isFields(all) ? Object.values(all).filter(isFields) : [];
   const lists = groups.map(({ targets }) => stringsIn(targets));
   const modules = new ModuleLists(lists);
@@ -380,7 +380,7 @@ export function configGroups({ config_groups: all }: Fields): (module: string) =
 }
 
 /** Findings for weights that contradict the `quantization_config` that describes them. */
-export function verifyCompressed(coded: readonly LogicalTensor[], quantization: Fields): Finding[] {
+function verifyCompressed(coded: readonly LogicalTensor[], quantization: Fields): Finding[] {
   const groupOf = configGroups(quantization);
   const ignored = new ModuleLists([stringsIn(quantization.ignore)]);
   return coded.flatMap(({ name, shape, form }): Finding[] => {

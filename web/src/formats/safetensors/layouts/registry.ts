@@ -38,7 +38,7 @@ export const layouts: readonly CodedLayout[] = all;
 type TargetsOf<Layout> = Layout extends { readonly targets: infer Rows } ? keyof Rows : never;
 
 /** A target of a layout. */
-export type CodedTargetName = TargetsOf<(typeof all)[number]>;
+type CodedTargetName = TargetsOf<(typeof all)[number]>;
 
 const byCodec = new Map(layouts.flatMap((layout) => layout.codecs.map((codec) => [codec, layout] as const)));
 
