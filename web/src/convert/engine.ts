@@ -253,7 +253,7 @@ export async function runSteps(work: EngineWork): Promise<TensorSums> {
 }
 
 /** The tensor and the rectangle of a task that is under way. */
-export type TileSubject = Pick<TileStep, 'tensor' | 'index' | 'sourceBytes' | 'rectangle'>;
+type TileSubject = Pick<TileStep, 'tensor' | 'index' | 'sourceBytes' | 'rectangle'>;
 
 /** Bytes of the memory of a batch, and where they go. */
 interface BatchWrite {
@@ -269,7 +269,7 @@ interface BatchWrite {
 }
 
 /** A batch, and how its output is written. */
-export interface PlannedBatch {
+interface PlannedBatch {
   readonly tiles: readonly TileSubject[];
   readonly batch: Batch;
   /** Known bytes, and their offsets in the memory of the batch. */
@@ -368,7 +368,7 @@ const copiedAtOnce = 1 << 20;
  * elements of a full tile, so that a full tile travels alone.
  * @param files those of the input
  */
-export async function* batchesOf(
+async function* batchesOf(
   steps: Steps,
   files: readonly ByteSource[],
   answer: (question: QuestionStep) => Promise<Reply>,

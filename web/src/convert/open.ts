@@ -113,7 +113,7 @@ const loadAdapters = () => import('../formats/on-demand.js');
  * Opens adapters one after the other, adds them to the model, and calls `use` while all of them are open.
  * @throws RangeError for models of formats without adapters; ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`
  */
-export async function withAdapters<T>(
+async function withAdapters<T>(
   { format, model, inputs }: Pick<InputNotes, 'inputs'> & { readonly format: Format; readonly model: OpenModel },
   lora: readonly LoraAdapter[],
   options: OpenOptions,

@@ -385,7 +385,7 @@ export function reportOf(
 }
 
 /** Ignores single numbers that stand for infinity. @throws QualityError if the SQNR of another tensor is below `minSqnrDb` */
-export function checkQuality(report: ModelReport, minSqnrDb: number): void {
+function checkQuality(report: ModelReport, minSqnrDb: number): void {
   const missed = report.tensors
     .flatMap(({ name, shape, error }) => {
       if (error === undefined || error.sqnrDb >= minSqnrDb) return [];

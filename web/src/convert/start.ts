@@ -216,7 +216,7 @@ interface Seat {
 const batchesPerWorker = 2;
 
 /** Carries out batches in workers. */
-export class TileWorkers implements TileRunner {
+class TileWorkers implements TileRunner {
   readonly concurrency: number;
   readonly #pool: WorkerPool;
   readonly #seats: readonly Seat[];
