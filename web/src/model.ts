@@ -12,7 +12,6 @@ export type { ModelInfo, ModelTensor } from './convert/inspect-model.js';
 export { inspectModel, readFloats, readQuantized, readTensor, tensors } from './convert/inspect-model.js';
 export { modelFormats, presetTarget, resultFiles } from './convert/names.js';
 export type { LoraAdapter } from './convert/open.js';
-export type { DataProgress, Progress } from './convert/options.js';
 export type { KeptReason, PlannedTensorInfo } from './convert/plan.js';
 export {
   fitTypes,
@@ -37,6 +36,7 @@ export type { SavableTensor, SavedTensor } from './convert/saved-tensors.js';
 export type { Tensor } from './convert/stored-tensor.js';
 export type { VerifyReport } from './convert/verify.js';
 export { type VerifyModelOptions, verifyModel } from './convert/verify.js';
+export type { DataProgress, Progress } from './convert/work-options.js';
 export { errorFrom, ScalepointError } from './core/errors.js';
 export type { Note } from './core/note.js';
 export type { WorkerLike } from './core/worker-like.js';

@@ -1,7 +1,7 @@
 // Progress over tensors: bytes done, and the end of each tensor.
 import { expect, it } from 'vitest';
 import { TensorProgress } from '../../../web/src/convert/engine.js';
-import type { Progress } from '../../../web/src/convert/options.js';
+import type { Progress } from '../../../web/src/convert/work-options.js';
 
 /** Progress over tensors of these sizes, and its reports. */
 function progressOf(bytes: readonly number[]) {

@@ -11,18 +11,11 @@ import type { RunOptions, RunReport } from '../formats/run.js';
 import { runSteps, TensorProgress } from './engine.js';
 import { gridOf, rectangleInput } from './logical-tensor.js';
 import { type Opened, withModel } from './open.js';
-import {
-  checkOptions,
-  checkRunOptions,
-  checkWorkOptions,
-  makersFor,
-  modelCalls,
-  type WorkOptions,
-  withCallbacks,
-} from './options.js';
+import { makersFor, modelCalls } from './options.js';
 import type { ModelInput } from './recognize.js';
 import { withRunner } from './start.js';
 import type { Steps } from './steps.js';
+import { checkOptions, checkRunOptions, checkWorkOptions, type WorkOptions, withCallbacks } from './work-options.js';
 
 /** A tensor that both models have. */
 export interface ComparedTensor {

@@ -9,10 +9,10 @@ import { elementsOf } from '../formats/codecs/elements.js';
 import type { ByteSource } from '../formats/files/bytes.js';
 import type { PlannedTensor } from '../formats/format.js';
 import { elementAt, mainPart, problemError, rectangleInput, tensorError } from './logical-tensor.js';
-import type { Progress } from './options.js';
 import type { BatchedStep, BytesStep, Steps } from './steps.js';
 import { type Answer, type Batch, type BatchResult, TaskError, type TileRunner } from './task.js';
 import { type Destination, nowhere, type QuestionStep, type Reply, type TileStep } from './tiles.js';
+import type { Progress } from './work-options.js';
 
 /** Tensors that share one array. */
 const tensorsPerPage = 256;

@@ -7,11 +7,12 @@ import type { ElementView, Gathered, LogicalTensor } from '../formats/format.js'
 import { mainPart } from './logical-tensor.js';
 import { measureTensors } from './measuring.js';
 import { withModel } from './open.js';
-import { checkPlanOptions, checkWorkOptions, type WorkOptions, withCallbacks } from './options.js';
+import { checkPlanOptions } from './options.js';
 import { planFor } from './plan.js';
 import { fitted, type PlanOptions } from './plan-model.js';
 import { type ModelReport, reportOf } from './quantize.js';
 import type { ModelInput } from './recognize.js';
+import { checkWorkOptions, type WorkOptions, withCallbacks } from './work-options.js';
 
 /** Options of `estimateModel`, without those of a plan. */
 export interface EstimateOptions extends WorkOptions {

@@ -13,8 +13,9 @@ import { chooseWithin, frontier } from './budget.js';
 import { measureTensors } from './measuring.js';
 import { rulesFor } from './mixture-rules.js';
 import type { Opened } from './open.js';
-import { makerOf, makersFor, type SizeOptions, targetError, type WorkOptions } from './options.js';
+import { makerOf, makersFor, type SizeOptions, targetError } from './options.js';
 import { planFor, resultBytes } from './plan.js';
+import type { WorkOptions } from './work-options.js';
 
 // ------------------------------------------------------------------------------------------------------------------------- tables
 

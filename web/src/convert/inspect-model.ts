@@ -9,9 +9,9 @@ import { quoted } from '../formats/files/bytes.js';
 import type { MetadataValue } from '../formats/format.js';
 import type { ModelFormat, ResultFormat } from '../formats/registry.js';
 import { type Opened, withModel } from './open.js';
-import { checkOptions, checkWorkOptions, type WorkOptions, withCallbacks, workNames } from './options.js';
 import type { ModelInput, OpenOptions } from './recognize.js';
 import { readStored, readTensorBytes, type Tensor, tensorNamed } from './stored-tensor.js';
+import { checkOptions, checkWorkOptions, type WorkOptions, withCallbacks, workNames } from './work-options.js';
 import { tensorFloats } from './writing.js';
 
 function checkOpenOptions(options: OpenOptions, names: readonly string[] = ['signal']): void {

@@ -7,10 +7,10 @@ import { openWithin } from '../formats/files/open.js';
 import type { OpenModel, PlannedTensor } from '../formats/format.js';
 import { runSteps, TensorProgress, type TensorSums } from './engine.js';
 import { storedBytes } from './logical-tensor.js';
-import type { WorkOptions } from './options.js';
 import { withRunner } from './start.js';
 import type { Steps } from './steps.js';
 import { nowhere, type Reply, TileCutter } from './tiles.js';
+import type { WorkOptions } from './work-options.js';
 import { convertedElements } from './writing.js';
 
 /** The tiles of tensors whose errors are measured. Their parts are made and dropped. @param dataFile index of their moments */

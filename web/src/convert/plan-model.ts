@@ -9,17 +9,7 @@ import type { FormatOptions, ModelTarget, ResultFormat } from '../formats/regist
 import { fileName, sizeForm } from '../formats/shards.js';
 import { curveOf, fitOpen, fitWithin, measureOpen, type SizePoint, type TypeFit, type TypeTable } from './fit.js';
 import { type LoraAdapter, type Opened, withModel } from './open.js';
-import {
-  checkPlanOptions,
-  checkSize,
-  checkWorkOptions,
-  hasSizeOption,
-  type SizeOptions,
-  sizeNames,
-  type WorkOptions,
-  withCallbacks,
-  workNames,
-} from './options.js';
+import { checkPlanOptions, checkSize, hasSizeOption, type SizeOptions, sizeNames } from './options.js';
 import {
   infoOf,
   type ModelTotals,
@@ -32,6 +22,7 @@ import {
 } from './plan.js';
 import type { ModelInput } from './recognize.js';
 import { planJson } from './saved-plan.js';
+import { checkWorkOptions, type WorkOptions, withCallbacks, workNames } from './work-options.js';
 
 /** The options that decide about a result. */
 export interface PlanOptions extends FormatOptions, SizeOptions {

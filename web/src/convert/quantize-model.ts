@@ -7,18 +7,7 @@ import { inMemory, isFolder } from '../formats/files/sinks.js';
 import type { PlanChoices } from '../formats/options.js';
 import { type FormatOptions, type FormatSidecars, formats, type ModelTarget } from '../formats/registry.js';
 import { type Opened, withModel } from './open.js';
-import {
-  checkPlanOptions,
-  checkRunOptions,
-  checkWorkOptions,
-  hasSizeOption,
-  outputBoundOf,
-  outputRunNames,
-  type Progress,
-  type SizeOptions,
-  sizeNames,
-  withCallbacks,
-} from './options.js';
+import { checkPlanOptions, hasSizeOption, outputBoundOf, type SizeOptions, sizeNames } from './options.js';
 import { infosOf, type ModelFilePlan, outputName, type PlannedFile, planFor } from './plan.js';
 import { fitted, type ModelPlan, type PlanOptions } from './plan-model.js';
 import { type ModelReport, type Quantized, quantizeOpen, type ResultOptions } from './quantize.js';
@@ -26,6 +15,7 @@ import type { ModelInput } from './recognize.js';
 import { repairOpen } from './repair.js';
 import { resultName } from './result-name.js';
 import { checkFits, checkPlan } from './saved-plan.js';
+import { checkRunOptions, checkWorkOptions, outputRunNames, type Progress, withCallbacks } from './work-options.js';
 
 /** Options of `quantizeModel`. */
 export interface QuantizeModelOptions extends PlanOptions, FormatSidecars, ResultOptions {}

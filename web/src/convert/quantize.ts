@@ -21,7 +21,7 @@ import type { PlanChoices, Rule } from '../formats/options.js';
 import type { JudgedOutput, OutputRunOptions } from '../formats/run.js';
 import { fileName } from '../formats/shards.js';
 import type { Opened } from './open.js';
-import type { OutputBound, WorkOptions } from './options.js';
+import type { OutputBound } from './options.js';
 import {
   infoOf,
   type ModelFilePlan,
@@ -35,6 +35,7 @@ import {
 } from './plan.js';
 import { startRunner } from './start.js';
 import type { TileRunner } from './task.js';
+import type { WorkOptions } from './work-options.js';
 import { clearIndex, completeResult } from './work-parts.js';
 import { convertedElements, hasChecksums, writePlan } from './writing.js';
 

@@ -11,10 +11,10 @@ import type { LogicalTensor } from '../formats/format.js';
 import { sampleRows } from './estimate.js';
 import { unreadable } from './inspect-model.js';
 import { withModel } from './open.js';
-import { type WorkOptions, withCallbacks } from './options.js';
 import { planFor } from './plan.js';
 import { fitted, type PlanOptions } from './plan-model.js';
 import type { ModelInput } from './recognize.js';
+import { type WorkOptions, withCallbacks } from './work-options.js';
 import { makeTensor, tensorFloats } from './writing.js';
 
 /** A tensor before and after its conversion. */

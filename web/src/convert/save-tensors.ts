@@ -7,9 +7,9 @@ import { ofType } from '../core/option-problem.js';
 import { tagOf } from '../core/realms.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
 import { openWithin } from '../formats/files/open.js';
-import { checkOptions, checkWorkOptions, type WorkOptions } from './options.js';
 import { type ModelInput, type OpenOptions, withFiles } from './recognize.js';
 import type { SavableTensor, SavedTensor } from './saved-tensors.js';
+import { checkOptions, checkWorkOptions, type WorkOptions } from './work-options.js';
 
 type CoreOptions = Pick<WorkOptions, 'core'>;
 

@@ -9,7 +9,6 @@ import type { ByteSource } from '../formats/files/bytes.js';
 import { type PoolOptions, WorkerPool } from '../workers/worker-pool.js';
 import { Feed } from './feed.js';
 import { inputPartsOf, inputReaderFor } from './input-reader.js';
-import type { WorkOptions } from './options.js';
 import {
   type Batch,
   type BatchResult,
@@ -30,6 +29,7 @@ import {
   type TakenBytes,
   type TileJob,
 } from './tile-jobs.js';
+import type { WorkOptions } from './work-options.js';
 
 /** Elements from which on workers save more time than starting them takes. */
 const elementsForWorkers = 1 << 22;

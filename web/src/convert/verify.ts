@@ -15,8 +15,9 @@ import type { FormatSidecars, ModelFormat } from '../formats/registry.js';
 import { TensorProgress } from './engine.js';
 import { elementIndex } from './logical-tensor.js';
 import { withModel } from './open.js';
-import { checkOptions, checkWorkOptions, modelCalls, optionNames, type WorkOptions, withCallbacks } from './options.js';
+import { modelCalls, optionNames } from './options.js';
 import type { ModelInput } from './recognize.js';
+import { checkOptions, checkWorkOptions, type WorkOptions, withCallbacks } from './work-options.js';
 
 /** The findings about a model. */
 export interface VerifyReport {

@@ -9,10 +9,10 @@ import { type ByteSink, memorySink } from '../formats/files/sinks.js';
 import type { FilePlan, LogicalTensor, PlannedTensor } from '../formats/format.js';
 import { runSteps, TensorProgress } from './engine.js';
 import { storedBytes, tensorError } from './logical-tensor.js';
-import type { Progress, WorkOptions } from './options.js';
 import { withRunner } from './start.js';
 import { stepsOf } from './steps.js';
 import type { TileRunner } from './task.js';
+import type { Progress, WorkOptions } from './work-options.js';
 
 /** A plan, its files, and the runner for it. */
 export interface WriteWork {

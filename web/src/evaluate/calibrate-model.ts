@@ -1,8 +1,9 @@
 /** `calibrateModel`: collects statistics of the inputs of weights. */
 
 import { withModel } from '../convert/open.js';
-import { checkOptions, checkRunOptions, modelCalls, withCallbacks } from '../convert/options.js';
+import { modelCalls } from '../convert/options.js';
 import type { ModelInput } from '../convert/recognize.js';
+import { checkOptions, checkRunOptions, withCallbacks } from '../convert/work-options.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { imported } from '../core/imported.js';
 import type { Note } from '../core/note.js';

@@ -1,8 +1,9 @@
 /** `evaluateModel`: judges a language model on texts. */
 
 import { type Opened, withModel } from '../convert/open.js';
-import { checkOptions, checkRunOptions, modelCalls, withCallbacks } from '../convert/options.js';
+import { modelCalls } from '../convert/options.js';
 import type { ModelInput } from '../convert/recognize.js';
+import { checkOptions, checkRunOptions, withCallbacks } from '../convert/work-options.js';
 import { ScalepointError, typeError } from '../core/errors.js';
 import { imported } from '../core/imported.js';
 import { mention, ofType } from '../core/option-problem.js';

@@ -1,7 +1,7 @@
 /** Workers that carry out parts of a forward pass, or the calling thread in their place. */
 
-import type { WorkOptions } from '../convert/options.js';
 import { orReason } from '../convert/start.js';
+import type { WorkOptions } from '../convert/work-options.js';
 import type { Core } from '../core/memory.js';
 import { WorkerPool } from '../workers/worker-pool.js';
 import { LayerHandler } from './layer-handler.js';

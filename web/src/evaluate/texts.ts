@@ -1,7 +1,7 @@
 /** Texts for models: options about them, and their tokens. */
 
 import type { Opened } from '../convert/open.js';
-import { type DataProgress, type WorkOptions, workEntries } from '../convert/options.js';
+import { type DataProgress, type WorkOptions, workEntries } from '../convert/work-options.js';
 
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { ofType, whole } from '../core/option-problem.js';
