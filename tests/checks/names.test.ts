@@ -12,8 +12,8 @@ const twins: Readonly<Record<string, RegExp>> = {
   ownWasm: /^(core|inline)\/own-wasm[.]ts$/,
   ownWorker: /^(workers|inline)\/own-worker[.]ts$/,
   // Tables of a format, under the same name in each folder.
-  options: /^formats\/\w+\/(check-)?options[.]ts$/,
-  targets: /^formats\/\w+\/targets[.]ts$/,
+  options: /^formats\/\w+\/options[.]ts$/,
+  targets: /^formats\/(\w+\/targets|safetensors\/layouts\/registry)[.]ts$/,
 };
 
 const declaration =
