@@ -162,7 +162,7 @@ export interface Gathered {
   readonly width: number;
   /** The stacked weights, if these are read as a whole, such as codes with their scales. The parts are those of all, one after the other. */
   readonly members?: readonly Pick<LogicalTensor, 'form' | 'parts'>[];
-  /** What is taken of a weight with codes, in place of `view`. */
+  /** The part of a weight with codes, in place of `view`. */
   readonly coded?: CodedView | undefined;
   /** A factor for each row. Only with one stored tensor. */
   readonly rowFactors?: Float32Array<ArrayBuffer> | undefined;

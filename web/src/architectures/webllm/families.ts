@@ -54,7 +54,7 @@ type LibraryRow = readonly [
   more?: Partial<ModelNumbers> & Partial<Pick<PrebuiltLibrary, 'context' | 'lacks'>>,
 ];
 
-/** What MLC-LLM writes into the settings of a model. */
+/** Settings of a model that MLC-LLM writes. */
 interface SettingsInputs {
   /** Numbers of the model without the base and the scaling of the rotary embedding. */
   readonly sizes: Json;

@@ -30,7 +30,7 @@ interface About {
   readonly first: string;
 }
 
-/** What an interrupted run left. */
+/** The state of an interrupted run. */
 interface FoundSums extends About {
   readonly squares: readonly Float64Array<ArrayBuffer>[];
   readonly ranges: ValueRanges;
