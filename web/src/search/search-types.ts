@@ -38,7 +38,7 @@ export interface RerankOptions {
 /** Options of `index`. */
 export interface IndexOptions {
   /**
-   * [count, dimension], for vectors in one array. With a bit for each element: [count, bytes of a vector]. Not needed for a list of vectors or
+   * [count, dimension], for vectors in one array, of at most 65536 elements each. With a bit for each element: [count, bytes of a vector]. Not needed for a list of vectors or
    * a quantized tensor.
    */
   shape?: readonly number[] | undefined;
@@ -254,7 +254,7 @@ export type IndexOutput =
 
 /** Options of `openIndex`. */
 export interface OpenIndexOptions {
-  /** Where the large module of the core comes from, and which build of it; as `load()`. */
+  /** Where the core comes from, and which build of it; as `load()`. */
   core?: LoadOptions | undefined;
   /**
    * Where the vectors of `rerank` stay, if the index was saved with some. 'memory': they are read into wasm memory. 'file': they are read when
