@@ -38,8 +38,8 @@ export interface RerankOptions {
 /** Options of `index`. */
 export interface IndexOptions {
   /**
-   * [count, dimension], for vectors in one array, of at most 65536 elements each. With a bit for each element: [count, bytes of a vector]. Not needed for a list of vectors or
-   * a quantized tensor.
+   * [count, dimension], for vectors in one array, of at most 65536 elements each. With a bit for each element: [count, bytes of a vector]. Not
+   * needed for a list of vectors or a quantized tensor.
    */
   shape?: readonly number[] | undefined;
   /** @defaultValue 'int8' */
