@@ -190,10 +190,10 @@ export class XetStore {
       const range = { start: run.start, end: run.end };
       found.push({ hash: term.xorb, unpacked_length: run.length, range });
       xorbs[term.xorb] ??= [];
-      xorbs[term.xorb].push({
-        url: sign(term.xorb),
-        ranges: [{ chunks: range, bytes: { start: xorb.packedStart(run.start), end: xorb.packedStart(run.end) - 1 } }],
-      });
+      const bytes = { start: xorb.packedStart(run.start), end: xorb.packedStart(run.end) - 1 };
+      // Clients tell runs of a xorb apart by their addresses, which name what they are signed for.
+      const url = `${sign(term.xorb)}&X-Xet-Signed-Range=bytes%3D${bytes.start}-${bytes.end}`;
+      xorbs[term.xorb].push({ url, ranges: [{ chunks: range, bytes }] });
     }
     return { offset_into_first_range: offset ?? 0, terms: found, xorbs };
   }
