@@ -12,7 +12,7 @@ type Files = Record<string, string | Uint8Array>;
 const variables = ['HF_ENDPOINT', 'HF_HOME', 'HF_TOKEN', 'HF_HUB_CACHE', 'HF_HUB_OFFLINE'] as const;
 
 /** Sets variables of this process for a test, those of a user without token and cache by default. */
-export function setHub(values: Partial<Record<(typeof variables)[number], string>>): void {
+function setHub(values: Partial<Record<(typeof variables)[number], string>>): void {
   for (const name of variables) delete process.env[name];
   Object.assign(process.env, values);
 }
@@ -72,19 +72,4 @@ export function languageModel(shards = 1): Files {
     for (const [name] of own) map[name] = shard;
   }
   return { ...files, 'model.safetensors.index.json': JSON.stringify({ metadata: {}, weight_map: map }) };
-}
-
-/** Runs with pauses of a hundredth of their time. */
-export async function hurried<T>(run: () => Promise<T>): Promise<{ readonly result: T; readonly pauses: number[] }> {
-  const { setTimeout: real } = globalThis;
-  const pauses: number[] = [];
-  globalThis.setTimeout = ((call: () => void, milliseconds = 0) => {
-    if (milliseconds >= 1000) pauses.push(milliseconds);
-    return real(call, milliseconds >= 1000 ? milliseconds / 100 : milliseconds);
-  }) as typeof setTimeout;
-  try {
-    return { result: await run(), pauses };
-  } finally {
-    globalThis.setTimeout = real;
-  }
 }

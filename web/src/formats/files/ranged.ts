@@ -114,7 +114,9 @@ const expired: readonly number[] = [401, 403, 404, 410];
 function answeredRange({ status, headers }: Response) {
   const [, begin, last, size] = /^bytes (\d+)-(\d+)\/(\d+|\*)$/i.exec(headers.get('content-range') ?? '') ?? [];
   if (status !== 206 || begin === undefined) return undefined;
-  return { begin: Number(begin), last: Number(last), size: size === '*' ? undefined : Number(size) };
+  // Some servers repeat the last byte that was asked for, behind the end of the file.
+  const end = size === '*' ? Number.POSITIVE_INFINITY : Number(size);
+  return { begin: Number(begin), last: Math.min(Number(last), end - 1), size: size === '*' ? undefined : end };
 }
 
 /** The facts about a file that its server gave. */
