@@ -20,16 +20,9 @@ export interface PackedCodebookTensor {
   readonly shape: readonly number[];
 }
 
-const leastValues = 2;
-
 /** Checks the number of values of a codebook: 2 to 256. */
-export function checkCount(n: unknown, what: string): number {
-  const count = checkNumber(n, what, whole());
-  if (!Number.isInteger(count) || count < leastValues || count > maxCodebookSize) {
-    throw rangeError(what, { kind: 'number', min: leastValues, max: maxCodebookSize, unit: 'values' }, count);
-  }
-  return count;
-}
+export const checkCount = (n: unknown, what: string): number =>
+  checkNumber(n, what, { kind: 'number', whole: true, min: 2, max: maxCodebookSize, unit: 'values' });
 
 /** A copy of a codebook that the caller gave. */
 export function valuesOf(given: unknown, what: string): Float32Array<ArrayBuffer> {

@@ -1,11 +1,11 @@
 // Error measures of a quantized tensor or an array against the original floats.
 
-import { checkShape, choiceIndex } from '../core/check.js';
+import { checkChoice, checkShape } from '../core/check.js';
 import { ErrorSumsRecord, LayoutRecord } from '../core/door.js';
 import { rangeError } from '../core/errors.js';
 import { type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
 import { type Core, checkStatus, forEachTile, tileSize } from '../core/memory.js';
-import { exactly, oneOf, onlyWith } from '../core/option-problem.js';
+import { exactly, onlyWith } from '../core/option-problem.js';
 import { OwnedWasmArray } from '../core/wasm-array.js';
 import { checkOptionsOf } from './calls.js';
 import { type CompareOptions, ErrorSum, withSums } from './error-sum.js';
@@ -76,7 +76,7 @@ function addErrors(
 ): number {
   checkOptionsOf('errorSum.add', options);
   const { from } = options;
-  choiceIndex(options, 'from', halfFormats);
+  if (from !== undefined) checkChoice(from, 'from', halfFormats);
   const source = sourceOf(core, a, fromFor(a, from), 'a');
   const { length } = source;
   const given = givenTensor(core, b, 'b');
@@ -104,10 +104,8 @@ function compareEach(
   options: CompareEachOptions,
 ): ErrorMeasures[] {
   const { from } = options;
-  choiceIndex(options, 'from', halfFormats);
-  if (options.per !== 'channel' && options.per !== 'group') {
-    throw rangeError('per', oneOf(['channel', 'group']), (options as { per: unknown }).per);
-  }
+  if (from !== undefined) checkChoice(from, 'from', halfFormats);
+  checkChoice(options.per, 'per', ['channel', 'group']);
   if (options.per === 'channel' && 'groupSize' in options && options.groupSize !== undefined) {
     throw rangeError('groupSize', onlyWith('per', 'group'), options.per);
   }

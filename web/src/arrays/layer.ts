@@ -2,7 +2,7 @@
 // Linear layers on quantized weights.
 
 import { bindMethods } from '../core/bind.js';
-import { checkWhole, choiceIndex } from '../core/check.js';
+import { checkWhole, readChoice } from '../core/check.js';
 import { ActivationTypeId } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, tileSize } from '../core/memory.js';
@@ -164,13 +164,12 @@ function biasOf(core: Core, bias: FloatInput | undefined, outputs: number): Sour
 }
 
 function activationsOf(options: LinearOptions): ActivationTypeId {
-  const int8 = choiceIndex(options, 'activations', ['float32', 'int8']) === 1;
-  const asymmetric = choiceIndex(options, 'activationScheme', ['symmetric', 'asymmetric']) === 1;
-  if (!int8 && options.activationScheme !== undefined) {
-    throw rangeError('activationScheme', onlyWith('activations', 'int8'), options.activations);
-  }
-  if (!int8) return ActivationTypeId.float32;
-  return asymmetric ? ActivationTypeId.int8Asymmetric : ActivationTypeId.int8Symmetric;
+  const activations = readChoice(options, 'activations', ['float32', 'int8']);
+  const scheme = readChoice(options, 'activationScheme', ['symmetric', 'asymmetric']);
+  if (activations === 'int8')
+    return scheme === 'asymmetric' ? ActivationTypeId.int8Asymmetric : ActivationTypeId.int8Symmetric;
+  if (options.activationScheme === undefined) return ActivationTypeId.float32;
+  throw rangeError('activationScheme', onlyWith('activations', 'int8'), options.activations);
 }
 
 /** Makes a layer of weights. Frees its memory after an error. */

@@ -1,4 +1,5 @@
 // Quantizes a matrix by the second moments of its inputs, with the error feedback of GPTQ.
+import { checkChoice, checkNumber } from '../core/check.js';
 import { MatrixByMomentsRecord, MatrixCodesRecord, MomentsRecord, StatusId } from '../core/door.js';
 import { outOfMemory, rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { factorOf } from '../core/factor.js';
@@ -34,10 +35,6 @@ interface Call {
 
 const withOption: Hint = { kind: 'with', options: [mention('moments')] };
 
-/** Default and largest value of `damping`. */
-const usualDamping = 0.01;
-const mostDamping = 10;
-
 /** Elements that are quantized at a time, and the rows whose loops go through a matrix together. */
 const elementsAtATime = 1 << 20;
 const rowsTogether = 4;
@@ -53,7 +50,7 @@ function groupSizeOf({ granularity, layout }: Job): number {
 
 /** @throws TypeError or RangeError naming the option */
 function checked(job: Job, options: MomentsOptions): Call {
-  const { moments, damping = usualDamping, order = 'falling', range, rounding, nonFinite, includeZero } = options;
+  const { moments, damping = 0.01, order = 'falling', range, rounding, nonFinite, includeZero } = options;
   if (typedArrayName(moments) !== 'Float32Array') throw typeError('moments', ofType('Float32Array'), moments);
   const [rows, columns] = checkMatrix(job.shape, 'shape');
   if (moments.length !== columns * columns)
@@ -63,11 +60,8 @@ function checked(job: Job, options: MomentsOptions): Call {
     throw rangeError('dtype', oneOf(small), job.info.name, withOption);
   }
   const groupSize = groupSizeOf(job);
-  if (typeof damping !== 'number') throw typeError('damping', ofType('number'), damping);
-  if (!(damping >= 0 && damping <= mostDamping))
-    throw rangeError('damping', { kind: 'number', min: 0, max: mostDamping }, damping);
-  const orders = ['falling', 'stored'];
-  if (!orders.includes(order)) throw rangeError('order', oneOf(orders), order);
+  checkNumber(damping, 'damping', { kind: 'number', min: 0, max: 10 });
+  checkChoice(order, 'order', ['falling', 'stored']);
   if (rounding !== undefined) throw rangeError('rounding', without('moments'), rounding);
   if (nonFinite === 'saturate') throw rangeError('nonFinite', without('moments'), nonFinite);
   if (includeZero === false && range === 'mse') {

@@ -1,6 +1,6 @@
 // Calibration: chooses scale and zero point for values that arrive in batches, in bounded memory.
 import { bindMethods } from '../core/bind.js';
-import { checkKindMembers, checkNumber, checkShape, choiceIndex } from '../core/check.js';
+import { checkKindMembers, checkNumber, checkShape } from '../core/check.js';
 import { LayoutRecord, RangeMethodId, SchemeId } from '../core/door.js';
 import { rangeError, ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
@@ -129,15 +129,11 @@ export class Observer {
   constructor(core: Core, options: ObserverOptions) {
     checkOptionsOf('observer', options);
     const { range = 'min-max', averaging, granularity } = options;
-    choiceIndex(options, 'nonFinite', ['error', 'saturate']);
     if (typeof range === 'object' && searchOf(range, rangeForms) === undefined) {
       throw rangeError('range', searchedRangeForm, range);
     }
     if (averaging !== undefined) {
-      checkNumber(averaging, 'averaging');
-      if (!(averaging > 0 && averaging <= 1)) {
-        throw rangeError('averaging', { kind: 'number', above: 0, max: 1 }, averaging);
-      }
+      checkNumber(averaging, 'averaging', { kind: 'number', above: 0, max: 1 });
       if (range !== 'min-max') throw rangeError('averaging', onlyWith('range', 'min-max'), range);
     }
     // Fail now on wrong options, not after all batches. The size of the axis is known with the first one.

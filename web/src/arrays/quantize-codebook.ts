@@ -1,6 +1,6 @@
 // Quantizes floats to codes of a codebook: blocks with one scale each, called absmax, and one list of values for all blocks.
 
-import { checkKeys, checkShape, checkWhole, choiceIndex } from '../core/check.js';
+import { checkKeys, checkShape, checkWhole, readChoice } from '../core/check.js';
 import { DecisionId, PublishedCodebookId, StatusId } from '../core/door.js';
 import { typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile, tileSize } from '../core/memory.js';
@@ -59,8 +59,6 @@ export interface CodebookOptions<Data extends Uint8Array | WasmArray = Uint8Arra
   /** A Uint8Array or a WasmArray of uint8 for the codes, one a byte, to fill instead of a fresh one. */
   out?: Data | undefined;
 }
-
-const defaultBlockSize = 64;
 
 /** A checked `codebook` option. */
 interface Codebook {
@@ -131,7 +129,8 @@ export function quantizeCodebook(
   // Check the arguments.
   checkOptionsOf('quantizeCodebook', options);
   const codebook = codebookOf(options.codebook);
-  const blockSize = options.blockSize === undefined ? defaultBlockSize : checkWhole(options.blockSize, 'blockSize', 1);
+  const { blockSize = 64 } = options;
+  checkWhole(blockSize, 'blockSize', 1);
   const source = sourceOf(core, x, options.from, 'x');
   const n = source.length;
   const shape = checkShape(options.shape ?? source.shape, n);
@@ -140,8 +139,8 @@ export function quantizeCodebook(
   const codes = new Sink(core, 'uint8', n, out, 'out');
   checkApart(x, out, 'out');
   const absmax = new Sink(core, 'float32', blocks, undefined, 'absmax');
-  const searched = choiceIndex(options, 'range', ['min-max', 'mse']) === 1;
-  const rounded = choiceIndex(options, 'absmaxType', ['float32', 'int8']) === 1;
+  const searched = readChoice(options, 'range', ['min-max', 'mse']) === 'mse';
+  const rounded = readChoice(options, 'absmaxType', ['float32', 'int8']) === 'int8';
   const { count: values, decision } = codebook;
   // Find the values and the absmax, and make the codes.
   const learned = withCodebookMemory(core, blocks, { blockSize, values, decision }, (at: CodebookAddresses) => {

@@ -160,6 +160,9 @@ export type Expected =
       readonly files: string;
     };
 
+/** A condition on a number. */
+export type NumberForm = Expected & { readonly kind: 'number' };
+
 /** A value of one of these types. */
 export const ofType = (...types: string[]): Expected => ({ kind: 'type', types });
 
@@ -174,7 +177,7 @@ export const oneOf = (values: readonly unknown[], files?: string): Expected => (
 export const exactly = (is: number, unit: string): Expected => ({ kind: 'number', is, unit });
 
 /** A whole number within these bounds. */
-export const whole = (min?: number, max?: number): Expected => ({
+export const whole = (min?: number, max?: number): NumberForm => ({
   kind: 'number',
   whole: true,
   ...(min !== undefined && { min }),
@@ -302,7 +305,7 @@ const states: Readonly<Record<ArgumentState, string>> = {
   positiveDefinite: 'a positive definite matrix',
 };
 
-function sayNumber({ whole, finite, is, min, max, above, multipleOf, unit }: Expected & { kind: 'number' }): string {
+function sayNumber({ whole, finite, is, min, max, above, multipleOf, unit }: NumberForm): string {
   const counted = unit === undefined ? '' : ` ${unit}`;
   if (is !== undefined) return is + counted;
   const isRange = min !== undefined && max !== undefined;

@@ -1,11 +1,10 @@
 // Opens the file of an index.
-import { checkKeys, choiceIndex } from '../core/check.js';
+import { checkFunction, checkKeys, readChoice } from '../core/check.js';
 import { maxDimension, StoredRowId } from '../core/door.js';
-import { ScalepointError, typeError } from '../core/errors.js';
+import { ScalepointError } from '../core/errors.js';
 import { loadCore } from '../core/load.js';
 import { checkLoadOptions } from '../core/load-options.js';
 import type { Core } from '../core/memory.js';
-import { ofType } from '../core/option-problem.js';
 import { show } from '../core/show.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
 import type { ByteSource, OptionFile } from '../formats/files/bytes.js';
@@ -208,10 +207,8 @@ export async function openIndexFile(file: OptionFile, options: OpenIndexOptions)
   checkKeys(options, optionNames);
   const { core: load = {}, onProgress, signal } = options;
   checkLoadOptions(load, 'core');
-  const rerankFrom = (['memory', 'file'] as const)[choiceIndex(options, 'rerank', ['memory', 'file'])];
-  if (onProgress !== undefined && typeof onProgress !== 'function') {
-    throw typeError('onProgress', ofType('function'), onProgress);
-  }
+  const rerankFrom = readChoice(options, 'rerank', ['memory', 'file']);
+  if (onProgress !== undefined) checkFunction(onProgress, 'onProgress');
   signal?.throwIfAborted();
   const waiting = waitingFor(signal);
   try {
@@ -237,7 +234,7 @@ async function openSource(
     rerankFrom,
     onProgress,
     signal,
-  }: Pick<OpenIndexOptions, 'onProgress' | 'signal'> & { load: object; rerankFrom: 'memory' | 'file' | undefined },
+  }: Pick<OpenIndexOptions, 'onProgress' | 'signal'> & { load: object; rerankFrom: 'memory' | 'file' },
 ): Promise<{ index: SearchIndex; keepOpen: boolean }> {
   const { tensors, metadata } = await readSafetensors(source);
   const facts = factsOf(metadata[indexKey]);

@@ -6,7 +6,15 @@ import type { NewParameters } from '../arrays/options.js';
 import { type FloatInput, sourceOf } from '../arrays/source.js';
 import { type LinearQuantizedTensor, plain, type QuantizedTensor } from '../arrays/tensor.js';
 import { bindMethods } from '../core/bind.js';
-import { checkFunction, checkKeys, checkWhole, checkWorkers, choiceIndex } from '../core/check.js';
+import {
+  checkChoice,
+  checkFunction,
+  checkKeys,
+  checkSignal,
+  checkWhole,
+  maxWorkers,
+  readChoice,
+} from '../core/check.js';
 import { MetricId, maxDimension, StatusId, StoredRowId } from '../core/door.js';
 import { disposedError, rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { imported } from '../core/imported.js';
@@ -647,13 +655,11 @@ export class SearchIndex implements VectorIndex {
   ): Promise<SearchResult[]> {
     this.#checkAlive();
     checkOptionsOf('index.searchMany', options);
-    const { signal, onProgress } = options;
-    checkFunction(onProgress, 'onProgress');
-    if (signal !== undefined && typeof signal?.throwIfAborted !== 'function') {
-      throw typeError('signal', ofType('AbortSignal'), signal);
-    }
-    const workers = checkWorkers(options.workers) ?? this.#workers;
-    checkFunction(options.worker, 'worker');
+    const { signal, onProgress, workers = this.#workers } = options;
+    if (onProgress !== undefined) checkFunction(onProgress, 'onProgress');
+    if (signal !== undefined) checkSignal(signal, 'signal');
+    checkWhole(workers, 'workers', 0, maxWorkers);
+    if (options.worker !== undefined) checkFunction(options.worker, 'worker');
     signal?.throwIfAborted();
     const list = this.#queriesOf(queries);
     const waiting = waitingFor(signal);
@@ -889,24 +895,20 @@ export function makeIndex(
   options: IndexOptions,
 ): SearchIndex {
   checkOptionsOf('index', options);
-  choiceIndex(options, 'dtype', ['int8']);
-  const queries = choiceIndex(options, 'queries', ['int8', 'float32']) === 1 ? 'float32' : undefined;
-  const metric = metrics[choiceIndex(options, 'metric', metrics)] as VectorMetric;
+  readChoice(options, 'dtype', ['int8']);
+  const queries = readChoice(options, 'queries', ['int8', 'float32']) === 'int8' ? undefined : 'float32';
+  const metric = readChoice(options, 'metric', metrics);
   const isHamming = metric === 'hamming';
-  const bits = options.bits ?? (isHamming ? 1 : 8);
-  const allowed: readonly number[] = isHamming ? [1] : [1, 2, 4, 8];
-  if (!allowed.includes(bits)) throw rangeError('bits', oneOf(allowed), bits);
+  const bits = checkChoice(options.bits ?? (isHamming ? 1 : 8), 'bits', isHamming ? [1] : [1, 2, 4, 8]);
   if (queries !== undefined && bits !== 8) throw rangeError('queries', onlyWith('bits', 8), queries);
   if (isHamming && options.rerank !== undefined) throw typeError('rerank', without('metric', 'hamming'));
-  const seed = checkWhole(options.seed ?? 0, 'seed', 0);
-  if (seed >= 2 ** 32) throw rangeError('seed', whole(0, 2 ** 32 - 1), seed);
+  const seed = checkWhole(options.seed ?? 0, 'seed', 0, 2 ** 32 - 1);
   const given = readVectors(core, vectors, metric, options);
   const { dimension } = given;
   if (dimension > maxDimension) throw rangeError('shape', whole(1, maxDimension), dimension);
-  const dims = checkWhole(options.dims ?? dimension, 'dims', 1);
-  if (dims > dimension) throw rangeError('dims', whole(1, dimension), dims);
-  const { ids } = options;
-  const workers = checkWorkers(options.workers);
+  const dims = checkWhole(options.dims ?? dimension, 'dims', 1, dimension);
+  const { ids, workers = 0 } = options;
+  checkWhole(workers, 'workers', 0, maxWorkers);
   let rerank = queries === undefined ? undefined : scoredByCodes;
   if (options.rerank !== undefined) {
     checkKeys(options.rerank, ['source', 'factor'], 'rerank');

@@ -1,6 +1,6 @@
 /** Options of safetensors results. */
 
-import { checkKindMembers } from '../../core/check.js';
+import { checkKindMembers, checkNumber } from '../../core/check.js';
 import { rangeError } from '../../core/errors.js';
 import { oneOf, onlyWith } from '../../core/option-problem.js';
 import { modelGranularityNames } from '../../core/range.js';
@@ -33,10 +33,8 @@ const granularityKinds = { 'per-channel': ['kind'], 'per-group': modelGranularit
 export function checkGranularity(value: unknown, name: string): void {
   if (checkKindMembers(value, modelGranularityNames, granularityKinds, name) === 'per-channel') return;
   // Require a multiple of 8, so that groups of 4- and 8-bit codes fill whole words.
-  const expected = { kind: 'number', multipleOf: 8, min: 8, max: maxGroupSize } as const;
   const { groupSize } = value as { groupSize?: unknown };
-  if (typeof groupSize === 'number' && groupSize % 8 === 0 && groupSize >= 8 && groupSize <= maxGroupSize) return;
-  throw rangeError(`${name}.groupSize`, expected, groupSize);
+  checkNumber(groupSize, `${name}.groupSize`, { kind: 'number', multipleOf: 8, min: 8, max: maxGroupSize });
 }
 
 /** The option for the config.json beside a result. */
