@@ -1,5 +1,5 @@
 /** Options that most calls share, progress, and their checks. Calls may come from JavaScript, so that types are checked as well. */
-import { type CallOptions, checkBoolean, checkKeys, checkNumber, checkWhole, maxWorkers } from '../core/check.js';
+import { type CallOptions, checkBoolean, checkKeys, maxWorkers } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { checkLoadOptions, type LoadOptions, loadNames } from '../core/load-options.js';
 import { ofType, oneOf, whole } from '../core/option-problem.js';
@@ -98,7 +98,7 @@ export function checkRunOptions(run: unknown, names = runNames): void {
   if (typeof run !== 'object' || run === null) throw typeError('run', ofType('object'), run);
   checkKeys(run, names, 'run');
   const { seed, dimensions, layers, backends } = run as RunOptions;
-  if (seed !== undefined) checkNumber(seed, 'run.seed', whole());
+  if (seed !== undefined && !Number.isSafeInteger(seed)) throw rangeError('run.seed', whole(), seed);
   if (layers !== undefined) checkBoolean(layers, 'run.layers');
   if (backends !== undefined && !Array.isArray(backends)) throw typeError('run.backends', ofType('array'), backends);
   for (const [i, backend] of (backends ?? []).entries()) {
@@ -106,7 +106,9 @@ export function checkRunOptions(run: unknown, names = runNames): void {
     if (!isOwn && backend !== 'wasm' && backend !== 'webgpu')
       throw rangeError(`run.backends[${i}]`, oneOf(['wasm', 'webgpu']), backend);
   }
-  for (const [name, size] of Object.entries(dimensions ?? {})) checkWhole(size, `run.dimensions.${name}`, 0);
+  for (const [name, size] of Object.entries(dimensions ?? {})) {
+    if (!Number.isSafeInteger(size) || size < 0) throw rangeError(`run.dimensions.${name}`, whole(0), size);
+  }
 }
 
 /** Progress of a conversion. */

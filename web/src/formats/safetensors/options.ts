@@ -33,8 +33,10 @@ const granularityKinds = { 'per-channel': ['kind'], 'per-group': modelGranularit
 export function checkGranularity(value: unknown, name: string): void {
   if (checkKindMembers(value, modelGranularityNames, granularityKinds, name) === 'per-channel') return;
   // Require a multiple of 8, so that groups of 4- and 8-bit codes fill whole words.
+  const expected = { kind: 'number', multipleOf: 8, min: 8, max: maxGroupSize } as const;
   const { groupSize } = value as { groupSize?: unknown };
-  checkNumber(groupSize, `${name}.groupSize`, { kind: 'number', multipleOf: 8, min: 8, max: maxGroupSize });
+  if (typeof groupSize !== 'number') throw rangeError(`${name}.groupSize`, expected, groupSize);
+  checkNumber(groupSize, `${name}.groupSize`, expected);
 }
 
 /** The option for the config.json beside a result. */
