@@ -58,12 +58,8 @@ export function histogram(core: Core, x: FloatInput, options: HistogramOptions):
       checkStatus(core.module._histogram(piece, count, min, max, counts, bins, belowAbove));
     });
     const { HEAPU32, HEAPF64 } = core.module;
-    return {
-      min,
-      max,
-      counts: HEAPU32.slice(counts / 4, counts / 4 + bins) as Uint32Array<ArrayBuffer>,
-      below: HEAPF64[belowAbove / 8] as number,
-      above: HEAPF64[belowAbove / 8 + 1] as number,
-    };
+    const { [belowAbove / 8]: below = 0, [belowAbove / 8 + 1]: above = 0 } = HEAPF64;
+    const copy = HEAPU32.slice(counts / 4, counts / 4 + bins) as Uint32Array<ArrayBuffer>;
+    return { min, max, counts: copy, below, above };
   });
 }
