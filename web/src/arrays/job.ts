@@ -240,7 +240,8 @@ const rangeForm: Expected = {
   of: [oneOf(rangeNames), ...rangeForms.map((keys): Expected => ({ kind: 'object', keys }))],
 };
 
-const checkWeight: Check = (v, name) => {
+/** Fails unless the number is finite in float32, and not negative. */
+export const checkWeight: Check = (v, name) => {
   if (!(v >= 0 && Math.fround(v) < Infinity)) throw rangeError(name, { kind: 'number', finite: true, min: 0 }, v);
 };
 

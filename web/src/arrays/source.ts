@@ -10,7 +10,7 @@ import {
   type WasmDType,
   type WasmView,
 } from '../core/memory.js';
-import { type Hint, mention, ofType, oneOf, without } from '../core/option-problem.js';
+import { exactly, type Hint, mention, ofType, oneOf, without } from '../core/option-problem.js';
 import { typedArrayName } from '../core/realms.js';
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
 import {
@@ -369,6 +369,21 @@ export function nonFiniteError(
 }
 
 // -------------------------------------------------------------------------------------------------------------------- codes
+
+/** Scales or zero points of a caller, checked. Copies them if they lie in memory that may grow. @throws TypeError or RangeError naming them */
+export function parametersOf<T extends Float32Array | Int32Array>(
+  core: Core,
+  given: unknown,
+  make: new (n: number) => T,
+  n: number,
+  name: string,
+): T {
+  if (typedArrayName(given) !== make.name) throw typeError(name, ofType(make.name), given);
+  const array = given as T;
+  checkAttached(array, name);
+  if (array.length !== n) throw rangeError(name, exactly(n, 'elements'), array.length);
+  return array.buffer === core.module.HEAPU8.buffer ? (array.slice() as T) : array;
+}
 
 /** Codes of a tensor. */
 export interface CodeReader {
