@@ -45,7 +45,9 @@ const library = [
   ...['policy.browser', 'small', 'tensors'].map((name) => `tests/web/package/${name}.test.ts`),
   // Words of the page that are compared with those of the library.
   ...['choice', 'controls', 'explain', 'sizes'].map((name) => `web/demo/model/${name}.ts`),
-  ...['copy', 'dom', 'file-error', 'files', 'format', 'live', 'problems'].map((name) => `web/demo/shared/${name}.ts`),
+  ...['copy', 'dom', 'file-error', 'files', 'format', 'live', 'problems', 'scroll', 'template'].map(
+    (name) => `web/demo/shared/${name}.ts`,
+  ),
   // The table of inputs and results.
   'web/demo/guide/05-models.md',
   // The models of the front page.
@@ -167,7 +169,6 @@ const node = {
     'tests/web/convert/reopened.node.test.ts',
     'tests/web/search/properties.node.test.ts',
     'tests/web/search/workers.test.ts',
-    'tests/web/hub/client.node.test.ts',
   ],
   reads: [...library, 'cpp'],
 };

@@ -1,7 +1,7 @@
-import { byId, html, markStop, onResize, showFacts, svg } from '../shared/dom.js';
+import { choiceView, fieldSlider } from '../shared/controls.js';
 import { sizeOf } from '../shared/figures/figure.js';
 import { formatBytes, formatShare } from '../shared/format.js';
-import { writeLink } from './link.js';
+import { html, picture, render, svg, type TemplateResult } from '../shared/template.js';
 import { plainStorage, type Storage, widths } from './network.js';
 import { keyOf, type State } from './state.js';
 
@@ -15,86 +15,28 @@ function draw(figure: SVGSVGElement, { lab, readings }: State): void {
   const { width, height } = sizeOf(figure);
   const x = (i: number) => 46 + (i / (charted.length - 1)) * (width - 46 - 20);
   const y = (share: number) => 16 + (1 - (share - floor) / (1 - floor)) * (height - 16 - 34);
-  const line = (of: (bits: number) => Storage) => {
-    const points = charted.flatMap((one, i) => {
-      const reading = readings.get(keyOf(of(one)));
-      return reading === undefined ? [] : [{ x: x(i), y: y(reading.right / reading.read.length), bits: one }];
+  const pointsOf = (storage: (bits: number) => Storage) =>
+    charted.flatMap((bits, i) => {
+      const reading = readings.get(keyOf(storage(bits)));
+      return reading === undefined ? [] : [{ x: x(i), y: y(reading.right / reading.read.length), bits }];
     });
-    return {
-      points,
-      d: points.map((point, i) => `${i === 0 ? 'M' : 'L'}${point.x.toFixed(1)} ${point.y.toFixed(1)}`).join(''),
-    };
-  };
-  const plain = line(plainStorage);
-  const chosen = line((one) => ({ ...lab, bits: one, codes: one === 4 ? lab.codes : 'even' }));
-  const spot = chosen.points.find((point) => point.bits === lab.bits);
-  figure.replaceChildren(
-    svg('title', {}, 'Digits read right, by bits'),
-    ...[0.1, 0.25, 0.5, 0.75, 1].flatMap((share) => [
-      svg('line', { class: 'rule', x1: 40, x2: width - 8, y1: y(share), y2: y(share) }),
-      svg('text', { x: 34, y: y(share) + 4, 'text-anchor': 'end' }, `${share * 100}`),
-    ]),
-    ...charted.map((one, i) => svg('text', { x: x(i), y: height - 10, 'text-anchor': 'middle' }, `${one}`)),
-    svg('path', { class: 'plain', d: plain.d }),
-    svg('path', { class: 'curve', d: chosen.d }),
-    ...chosen.points.map((point) => svg('circle', { class: 'dot', cx: point.x, cy: point.y, r: 4 })),
-    ...(spot === undefined ? [] : [svg('circle', { class: 'spot', cx: spot.x, cy: spot.y, r: 8 })]),
+  const pathOf = (points: ReturnType<typeof pointsOf>) =>
+    points.map((point, i) => `${i === 0 ? 'M' : 'L'}${point.x.toFixed(1)} ${point.y.toFixed(1)}`).join('');
+  const chosen = pointsOf((bits) => ({ ...lab, bits, codes: bits === 4 ? lab.codes : 'even' }));
+  figure.setAttribute('viewBox', `0 0 ${width} ${height}`);
+  render(
+    svg`<title>Digits read right, by bits</title>
+      ${[0.1, 0.25, 0.5, 0.75, 1].map(
+        (share) => svg`<line class="rule" x1="40" x2=${width - 8} y1=${y(share)} y2=${y(share)} />
+          <text x="34" y=${y(share) + 4} text-anchor="end">${share * 100}</text>`,
+      )}
+      ${charted.map((bits, i) => svg`<text x=${x(i)} y=${height - 10} text-anchor="middle">${bits}</text>`)}
+      <path class="plain" d=${pathOf(pointsOf(plainStorage))} />
+      <path class="curve" d=${pathOf(chosen)} />
+      ${chosen.map((point) => svg`<circle class="dot" cx=${point.x} cy=${point.y} r="4" />`)}
+      ${chosen.map((point) => point.bits === lab.bits && svg`<circle class="spot" cx=${point.x} cy=${point.y} r="8" />`)}`,
+    figure,
   );
-}
-
-/** Sets up the second look at the network: all controls, and a chart of the accuracy. */
-export function startLab(set: (change: Partial<State>) => void, current: () => State) {
-  const form = byId('lab', HTMLFormElement);
-  const figure = byId('lab-chart', SVGSVGElement);
-  const bits = byId('lab-bits', HTMLInputElement);
-  bits.max = String(charted.length - 1);
-  byId('lab-stops', HTMLElement).append(...charted.map((width) => html('span', {}, String(width))));
-  form.addEventListener('submit', (event) => event.preventDefault());
-  form.addEventListener('input', () => {
-    const data = new FormData(form);
-    const lab = {
-      bits: charted[bits.valueAsNumber] ?? 4,
-      granularity: String(data.get('granularity')) as Storage['granularity'],
-      range: String(data.get('range')) as Storage['range'],
-      codes: String(data.get('codes')) as Storage['codes'],
-    };
-    set({ lab });
-    writeLink({ lab });
-  });
-
-  const show = (state: State) => {
-    const { lab, readings } = state;
-    const at = charted.indexOf(lab.bits as (typeof charted)[number]);
-    showFacts({ 'lab-bits': { value: String(at), ariaValueText: `${lab.bits} bits` } });
-    markStop(byId('lab-stops', HTMLElement), at);
-    for (const radio of form.querySelectorAll<HTMLInputElement>('input[type="radio"]')) {
-      radio.checked = radio.value === lab[radio.name as 'granularity' | 'range' | 'codes'];
-      if (radio.name === 'codes') radio.disabled = lab.bits !== 4;
-      if (radio.name === 'codes' && lab.bits !== 4) radio.checked = radio.value === 'even';
-      // NF4 has its own range in each block.
-      if (radio.name === 'range') radio.disabled = lab.codes === 'nf4' && lab.bits === 4;
-    }
-    const reading = readings.get(keyOf({ ...lab, codes: lab.bits === 4 ? lab.codes : 'even' }));
-    const plain = readings.get(keyOf(plainStorage(lab.bits)));
-    if (state.failed && reading === undefined) {
-      const words = 'This cannot be computed here: see the message at the top.';
-      showFacts({ 'lab-right': '–', 'lab-bytes': '–', 'lab-words': words });
-    }
-    if (reading === undefined || plain === undefined) return;
-    const right = reading.right / reading.read.length;
-    showFacts({
-      'lab-right': formatShare(right),
-      'lab-bytes': formatBytes(reading.bytes),
-      'lab-words': verdict(right, plain.right / plain.read.length),
-    });
-  };
-
-  onResize(figure, () => draw(figure, current()));
-  return (state: State, before: State | undefined) => {
-    if (state.lab === before?.lab && state.readings === before.readings && state.failed === before.failed) return;
-    draw(figure, state);
-    show(state);
-  };
 }
 
 /** Accuracy of the choice beside that of one plain scale for each tensor. */
@@ -104,4 +46,79 @@ function verdict(right: number, plain: number): string {
   if (gain >= 1) return `${gain} points more than one plain scale for each tensor at this width.`;
   if (right > 0.97) return 'As good as 32 bits.';
   return 'It stumbles. Finer scales or better ranges help.';
+}
+
+/** What the lab says of a network. */
+interface LabResult {
+  readonly right: string;
+  readonly bytes: string;
+  readonly words: string;
+}
+let shown: LabResult = { right: '…', bytes: '…', words: '' };
+
+/** The result of the settings, or the one before until it is there. */
+function resultOf({ lab, readings, failed }: State): LabResult {
+  const reading = readings.get(keyOf({ ...lab, codes: lab.bits === 4 ? lab.codes : 'even' }));
+  const plain = readings.get(keyOf(plainStorage(lab.bits)));
+  if (reading !== undefined && plain !== undefined) {
+    const right = reading.right / reading.read.length;
+    const words = verdict(right, plain.right / plain.read.length);
+    shown = { right: formatShare(right), bytes: formatBytes(reading.bytes), words };
+  } else if (failed) {
+    shown = { right: '–', bytes: '–', words: 'This cannot be computed here: see the message at the top.' };
+  }
+  return shown;
+}
+
+/** The second look at the network: all controls, and a chart of the accuracy. */
+export function labView(state: State, change: (lab: Storage) => void): TemplateResult {
+  const { lab, readings } = state;
+  const { right, bytes, words } = resultOf(state);
+  const hasNf4 = lab.bits === 4;
+  const set = (part: Partial<Storage>) => change({ ...lab, ...part });
+  return html`
+    <form id="lab" class="fields" aria-label="How the network is stored" @submit=${(event: Event) => event.preventDefault()}>
+      ${fieldSlider({
+        id: 'lab-bits',
+        label: 'Bits of every number',
+        stops: charted,
+        at: charted.indexOf(lab.bits as (typeof charted)[number]),
+        words: `${lab.bits} bits`,
+        slide: (at) => set({ bits: charted[at] ?? 4 }),
+      })}
+      ${choiceView({
+        name: 'granularity',
+        legend: 'One scale for each',
+        options: { tensor: 'Tensor', row: 'Row', group: '32 numbers' },
+        chosen: lab.granularity,
+        choose: (granularity) => set({ granularity }),
+      })}
+      ${choiceView({
+        name: 'range',
+        legend: 'Range of the levels',
+        options: { 'min-max': 'All numbers', mse: 'Least error' },
+        chosen: lab.range,
+        // NF4 has its own range in each block.
+        isDisabled: hasNf4 && lab.codes === 'nf4',
+        choose: (range) => set({ range }),
+      })}
+      ${choiceView({
+        name: 'codes',
+        legend: 'Levels are, at 4 bits',
+        options: { even: 'Even', nf4: 'NF4' },
+        chosen: hasNf4 ? lab.codes : 'even',
+        isDisabled: !hasNf4,
+        choose: (codes) => set({ codes }),
+      })}
+    </form>
+    <div class="lab-result">
+      <dl class="hero-figures">
+        <div><dt>Digits read right</dt><dd id="lab-right">${right}</dd></div>
+        <div><dt>The network takes</dt><dd id="lab-bytes">${bytes}</dd></div>
+      </dl>
+      <p class="idea-result" id="lab-words" role="status">${words}</p>
+      <svg class="lab-chart" id="lab-chart" role="img" aria-label="Digits read right in percent, by bits: with these settings, and with one plain scale for each tensor"
+        ${picture((node: SVGSVGElement) => draw(node, state), [lab, readings])}></svg>
+      <p class="hint lab-legend"><span class="lab-key chosen"></span> these settings <span class="lab-key plain-key"></span> one plain scale for each tensor</p>
+    </div>`;
 }

@@ -1,28 +1,31 @@
 import type { Scalepoint } from 'scalepoint';
-import { copy } from '../shared/copy.js';
-import { byId, html, markStop, showFacts } from '../shared/dom.js';
+import { filesView } from '../shared/controls.js';
+import { startCopying } from '../shared/copy.js';
+import { byId, onTheme } from '../shared/dom.js';
 import { startDroppingElsewhere } from '../shared/drop-elsewhere.js';
-import { startCodes } from '../shared/figures/codes.js';
-import { startGroups } from '../shared/figures/groups.js';
-import { startOutlier } from '../shared/figures/outlier.js';
-import { startRound } from '../shared/figures/round.js';
-import { startScale } from '../shared/figures/scale.js';
+import { codes } from '../shared/figures/codes.js';
+import { startFigure } from '../shared/figures/figure.js';
+import { groups as groupsFigure } from '../shared/figures/groups.js';
+import { outlier } from '../shared/figures/outlier.js';
+import { round } from '../shared/figures/round.js';
+import { scale } from '../shared/figures/scale.js';
+import type { DrawPart, FigureState } from '../shared/figures/state.js';
 import { FileError } from '../shared/file-error.js';
-import { formatBytes, formatReal, formatShare } from '../shared/format.js';
 import { announce } from '../shared/live.js';
 import { explainLoading, messageOf, showProblem } from '../shared/problems.js';
 import { sampleFile } from '../shared/sample.js';
 import { showCore, startSite } from '../shared/site.js';
 import { createStore, type Store } from '../shared/store.js';
+import { html, render, type TemplateResult } from '../shared/template.js';
 import { visit } from '../shared/visit.js';
-import { drawTestDigits, images, labelOf, labels } from './digits.js';
-import { startLab } from './lab.js';
+import { drawTestDigits, images, labels } from './digits.js';
+import { heroView, resultText } from './hero.js';
+import { labView } from './lab.js';
 import { readLink, writeLink } from './link.js';
 import { Network, plainStorage, readSample, type Storage, type Tensors, widths } from './network.js';
-import { drawReadings, firstTest, startPad } from './pad.js';
+import { firstTest, Pad } from './pad.js';
 import { initialState, keyOf, type State } from './state.js';
-import { startTelling } from './telling.js';
-import { startWall } from './wall.js';
+import { startTelling, tellingView } from './telling.js';
 
 /** Test digits that are read at once, so that the page stays quick. */
 const readAtOnce = 250;
@@ -98,47 +101,6 @@ class DigitReader {
   }
 }
 
-/** The slider at the top and the figures beside it. */
-function startWidth(store: Store<State>) {
-  const slider = byId('width', HTMLInputElement);
-  slider.max = String(widths.length - 1);
-  byId('width-stops', HTMLElement).append(...widths.map((bits) => html('span', {}, String(bits))));
-  slider.addEventListener('input', () => {
-    const bits = widths[slider.valueAsNumber] ?? 32;
-    store.set({ bits });
-    writeLink({ bits });
-  });
-  return (state: State, before: State | undefined) => {
-    const { bits, readings, digits, shown } = state;
-    const isSame = bits === before?.bits && readings === before.readings && digits === before.digits;
-    if (isSame && shown === before?.shown) return;
-    const at = widths.indexOf(bits as (typeof widths)[number]);
-    showFacts({ width: { value: String(at), ariaValueText: `${bits} bits` }, 'width-bits': `${bits} bits` });
-    markStop(byId('width-stops', HTMLElement), at);
-    const reading = readings.get(keyOf(plainStorage(bits)));
-    if (reading === undefined) return;
-    const right = reading.right / reading.read.length;
-    const share = formatShare(right);
-    showFacts({
-      'width-right': { textContent: share, '.bad': right < 0.9 },
-      'width-bytes': formatBytes(reading.bytes),
-      'hero-point': pointOf(state),
-    });
-    if (bits !== before?.bits) announce(`${bits} bits: ${share} right, ${formatBytes(reading.bytes)}`);
-  };
-}
-
-/** Says how much smaller a width makes the network, and how many digits it loses. At 32 bits, speaks of 4 bits. */
-function pointOf({ bits, readings, shown }: State): string {
-  const [all, other] = [32, bits === 32 ? 4 : bits].map((one) => readings.get(keyOf(plainStorage(one))));
-  if (all === undefined || other === undefined) return '';
-  let lost = 0;
-  for (let n = 0; n < shown; n++) if (all.read[n] === labelOf(n) && other.read[n] !== labelOf(n)) lost++;
-  const smaller = formatReal(all.bytes / other.bytes, 2);
-  const words = `${smaller} times smaller, ${lost} of these ${shown} digits lost.`;
-  return bits === 32 ? `4 bits would be ${words}` : words.replace(/^./, (letter) => letter.toUpperCase());
-}
-
 /**
  * Moves the slider from 32 bits to 2 and back, once. It stops at the first touch of anything, and is left out where motion is unwanted.
  */
@@ -165,24 +127,14 @@ function playOnce(store: Store<State>): void {
 }
 
 /** The second door: files and the sample go to the page for models. */
-function startDoor(): void {
-  const picker = byId('file', HTMLInputElement);
+function doorView(): TemplateResult {
   const open = (files: readonly File[]) => void visit('model/', files);
-  byId('choose', HTMLButtonElement).addEventListener('click', () => picker.click());
-  picker.addEventListener('change', () => open([...(picker.files ?? [])]));
-  byId('sample', HTMLButtonElement).addEventListener('click', () => {
+  const openSample = () =>
     sampleFile().then(
       (file) => open([file]),
       (error: unknown) => showProblem('file', { title: 'The sample could not be loaded', text: messageOf(error) }),
     );
-  });
-  startDroppingElsewhere();
-  const install = byId('install', HTMLElement);
-  for (const id of ['copy-install', 'copy-first']) {
-    byId(id, HTMLButtonElement).addEventListener('click', () => void copy(install.textContent, 'Command'));
-  }
-  const code = byId('code', HTMLElement);
-  byId('copy-code', HTMLButtonElement).addEventListener('click', () => void copy(code.textContent, 'Code'));
+  return html`${filesView('Choose a model…', open, true)}<button type="button" id="sample" @click=${openSample}>Try the sample</button>`;
 }
 
 /** Waits until the browser has painted and has nothing else to do. */
@@ -233,48 +185,67 @@ const explainWeights = ({ message }: FileError) => ({
   action: { label: 'Load again', run: () => location.reload() },
 });
 
-/** Sets up the canvas to draw on. A digit that is drawn before the network has loaded is read afterwards. */
-function startDrawing(store: Store<State>) {
-  let reader: DigitReader | undefined;
-  let last: Float32Array | undefined;
-  const show = (image: Float32Array, n?: number) => {
-    last = image;
-    if (reader !== undefined) return void reader.readOne(image);
-    const { readings } = store.get();
-    const known = (bits: number) => readings.get(keyOf(plainStorage(bits)))?.read[n ?? -1];
-    store.set({
-      drawn: new Map(
-        widths.flatMap((bits) => {
-          const read = known(bits);
-          return read === undefined ? [] : [[bits, read]];
-        }),
-      ),
-    });
-  };
-  const pad = startPad(show, () => {
-    last = undefined;
-    reader?.forget();
-    store.set({ drawn: new Map() });
-  });
-  return {
-    showTest: pad.showTest,
-    use(made: DigitReader) {
-      reader = made;
-      if (last !== undefined) void reader.readOne(last);
-    },
-  };
-}
-
 async function start(): Promise<void> {
   startSite();
-  startDoor();
-  const parts: ((state: State, before: State | undefined) => void)[] = [];
+  startDroppingElsewhere();
+  startCopying();
+  const { bits, lab, begin, tellBits, groups, search } = readLink(location.hash);
+  const { telling } = initialState;
+  const figures: DrawPart<FigureState>[] = [];
   let reader: DigitReader | undefined;
-  const { bits: linkedBits, lab: linkedLab } = readLink(location.hash);
-  const begun = { ...initialState, bits: linkedBits ?? initialState.bits, lab: linkedLab ?? initialState.lab };
-  const store = createStore(begun, (state, before) => {
-    for (const part of parts) part(state, before);
-    const { lab, bits } = state;
+  const store = createStore<State>(
+    {
+      ...initialState,
+      bits: bits ?? initialState.bits,
+      lab: lab ?? initialState.lab,
+      telling: {
+        begin: begin ?? telling.begin,
+        bits: tellBits ?? telling.bits,
+        groups: groups ?? telling.groups,
+        search: search ?? telling.search,
+      },
+    },
+    draw,
+  );
+  const { get: current, set } = store;
+  // A digit that is drawn before the network has loaded is read afterwards. Until then the page knows how test digits are read.
+  let image: Float32Array | undefined;
+  const pad = new Pad((drawn, test) => {
+    image = drawn;
+    if (drawn === undefined) {
+      reader?.forget();
+      set({ drawn: new Map() });
+    } else if (reader !== undefined) void reader.readOne(drawn);
+    else {
+      const known = (width: number) => current().readings.get(keyOf(plainStorage(width)))?.read[test ?? -1];
+      set({ drawn: new Map(widths.flatMap((width) => (known(width) === undefined ? [] : [[width, known(width)!]]))) });
+    }
+  });
+  const core = loadCore(store);
+  const tellingEvents = startTelling(store, core);
+  const [hero, door, teller, labBox] = ['hero', 'door', 'teller-box', 'lab-box'].map((id) => byId(id, HTMLElement)) as [
+    HTMLElement,
+    HTMLElement,
+    HTMLElement,
+    HTMLElement,
+  ];
+
+  function draw(state: State, before: State | undefined): void {
+    const { lab, bits, stories, telling, tellerFailure } = state;
+    const setWidth = (change: Partial<State>) => {
+      set(change);
+      if (change.bits !== undefined) writeLink({ bits: change.bits });
+    };
+    const setLab = (chosen: Storage) => {
+      set({ lab: chosen });
+      writeLink({ lab: chosen });
+    };
+    render(heroView(state, pad, setWidth), hero);
+    render(labView(state, setLab), labBox);
+    if (stories !== before?.stories || telling !== before.telling || tellerFailure !== before.tellerFailure)
+      render(tellingView(state, tellingEvents), teller);
+    for (const part of figures) part(state, before);
+    if (bits !== before?.bits) announce(resultText(state));
     if (reader === undefined) return;
     if (bits !== before?.bits) reader.want(plainStorage(bits));
     if (lab !== before?.lab) {
@@ -283,37 +254,37 @@ async function start(): Promise<void> {
         .map((width) => ({ ...lab, bits: width, codes: width === 4 ? lab.codes : ('even' as const) }));
       reader.want(...ways.filter((way) => way.bits === lab.bits), ...ways);
     }
-  });
-  const [set, current] = [store.set, store.get];
-  const drawing = startDrawing(store);
-  parts.push(
-    startWidth(store),
-    startWall({ onPoint: (pointed) => set({ pointed }), onLayout: (shown) => set({ shown }) }),
-    drawReadings,
-  );
-  set({});
+  }
+
+  render(doorView(), door);
+  store.draw();
   playOnce(store);
-  const core = loadCore(store);
+  onTheme(hero, () => set({ theme: current().theme + 1 }));
+  const watcher = new IntersectionObserver((entries) => {
+    if (!entries.some(({ isIntersecting }) => isIntersecting)) return;
+    watcher.disconnect();
+    tellingEvents.begin();
+  });
+  watcher.observe(teller);
   const loading = loadReader(store, core);
-  startTelling(core);
   // Set up the figures below the first view one by one, so that no task takes long.
-  for (const startPart of [startRound, startScale, startOutlier, startGroups, startCodes, startLab]) {
+  for (const figure of [round, scale, outlier, groupsFigure, codes]) {
     await pause();
-    const part = startPart(set, current);
+    const part = startFigure(figure, set, current);
     part(current(), undefined);
-    parts.push(part);
+    figures.push(part);
   }
   let isShown = false;
   await drawTestDigits((digits) => {
     set({ digits });
     if (!isShown && digits > firstTest) {
       isShown = true;
-      drawing.showTest();
+      pad.showTest();
     }
   });
   reader = await loading;
   if (reader === undefined) return;
-  drawing.use(reader);
+  if (image !== undefined) void reader.readOne(image);
   reader.want(plainStorage(current().bits), ...widths.map(plainStorage));
   set({ lab: { ...current().lab } });
 }

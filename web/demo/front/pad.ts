@@ -1,8 +1,6 @@
 import { pixels, side } from '../shared/digits.mjs';
-import { byId, html } from '../shared/dom.js';
+import { html, picture, type TemplateResult } from '../shared/template.js';
 import { imageOf, labels, testCount } from './digits.js';
-import { widths } from './network.js';
-import type { State } from './state.js';
 
 /** Pixels of the canvas on one side. */
 const room = 160;
@@ -35,10 +33,7 @@ function imageOfDrawing(canvas: HTMLCanvasElement): Float32Array | undefined {
   if (bounds === undefined) return undefined;
   const { left, top, width, height } = bounds;
   const scale = Math.min(tallest / height, widest / width);
-  const small = document.createElement('canvas');
-  small.width = side;
-  small.height = side;
-  const into = small.getContext('2d') as CanvasRenderingContext2D;
+  const into = new OffscreenCanvas(side, side).getContext('2d') as OffscreenCanvasRenderingContext2D;
   into.imageSmoothingQuality = 'high';
   const [w, h] = [width * scale, height * scale];
   into.drawImage(canvas, left, top, width, height, (side - w) / 2, (side - h) / 2, w, h);
@@ -46,94 +41,86 @@ function imageOfDrawing(canvas: HTMLCanvasElement): Float32Array | undefined {
   return Float32Array.from({ length: pixels }, (_, i) => pixelsOf[4 * i + 3]! / 255);
 }
 
-/**
- * The canvas to draw a digit on. It starts with one of the test digits, so that there is something to read.
- * @param onImage gets the image on it, and the index of the test digit if it is one
- * @param onClear called when nothing is on it any more
- */
-export function startPad(onImage: (image: Float32Array, test?: number) => void, onClear: () => void) {
-  const canvas = byId('pad', HTMLCanvasElement);
-  const context = canvas.getContext('2d', { willReadFrequently: true }) as CanvasRenderingContext2D;
-  canvas.width = room;
-  canvas.height = room;
-  let isTest = true;
-  let test = firstTest;
-  let last: { x: number; y: number } | undefined;
+/** The canvas to draw a digit on. It starts with one of the test digits, so that there is something to read. */
+export class Pad {
+  readonly #onImage: (image: Float32Array | undefined, test?: number) => void;
+  #canvas: HTMLCanvasElement | undefined;
+  #name = 'Draw a digit here.';
+  #isTest = true;
+  #test = firstTest;
+  #last: { readonly x: number; readonly y: number } | undefined;
 
-  const show = (n: number) => {
-    isTest = true;
-    context.clearRect(0, 0, room, room);
-    const small = document.createElement('canvas');
-    small.width = side;
-    small.height = side;
-    const picture = new ImageData(side, side);
-    imageOf(n).forEach((value, i) => {
-      picture.data.set([128, 128, 128, Math.round(value * 255)], 4 * i);
-    });
-    (small.getContext('2d') as CanvasRenderingContext2D).putImageData(picture, 0, 0);
-    context.drawImage(small, 0, 0, room, room);
-    canvas.setAttribute('aria-label', `A ${labels[n]} of the test digits. Draw your own digit here.`);
-    onImage(imageOf(n).slice(), n);
-  };
-  const stroke = (event: PointerEvent) => {
-    const box = canvas.getBoundingClientRect();
-    const to = {
-      x: ((event.clientX - box.left) / box.width) * room,
-      y: ((event.clientY - box.top) / box.height) * room,
+  /** @param onImage gets the image on it, and the index of the test digit if it is one. It gets undefined once nothing is on it. */
+  constructor(onImage: (image: Float32Array | undefined, test?: number) => void) {
+    this.#onImage = onImage;
+  }
+
+  view(): TemplateResult {
+    const begin = (event: PointerEvent) => {
+      const canvas = event.currentTarget as HTMLCanvasElement;
+      canvas.setPointerCapture(event.pointerId);
+      if (this.#isTest) this.#empty(canvas);
+      this.#name = 'Your digit.';
+      this.#last = undefined;
+      this.#stroke(canvas, event);
     };
+    const go = (event: PointerEvent) => {
+      const canvas = event.currentTarget as HTMLCanvasElement;
+      if (canvas.hasPointerCapture(event.pointerId)) this.#stroke(canvas, event);
+    };
+    return html`<canvas id="pad" role="img" width=${room} height=${room} aria-label=${this.#name} @pointerdown=${begin} @pointermove=${go}
+      ${picture((canvas: HTMLCanvasElement) => (this.#canvas = canvas), [])}></canvas>`;
+  }
+
+  /** Shows the test digit. */
+  showTest(): void {
+    const canvas = this.#canvas;
+    const context = canvas?.getContext('2d', { willReadFrequently: true });
+    if (!canvas || !context) return;
+    const image = imageOf(this.#test);
+    const small = new OffscreenCanvas(side, side);
+    const pixelsOf = new ImageData(side, side);
+    for (const [i, value] of image.entries()) pixelsOf.data.set([128, 128, 128, Math.round(value * 255)], 4 * i);
+    small.getContext('2d')?.putImageData(pixelsOf, 0, 0);
+    this.#empty(canvas);
+    this.#isTest = true;
+    context.drawImage(small, 0, 0, room, room);
+    this.#name = `A ${labels[this.#test]} of the test digits. Draw your own digit here.`;
+    this.#onImage(image.slice(), this.#test);
+  }
+
+  showNext(): void {
+    // 7 and 1000 have no common factor, so every test digit comes once.
+    this.#test = (this.#test + 7) % testCount;
+    this.showTest();
+  }
+
+  clear(): void {
+    if (this.#canvas !== undefined) this.#empty(this.#canvas);
+    this.#name = 'Draw a digit here.';
+    this.#onImage(undefined);
+  }
+
+  #empty(canvas: HTMLCanvasElement): void {
+    canvas.getContext('2d', { willReadFrequently: true })?.clearRect(0, 0, room, room);
+    this.#isTest = false;
+  }
+
+  #stroke(canvas: HTMLCanvasElement, { clientX, clientY }: PointerEvent): void {
+    const context = canvas.getContext('2d', { willReadFrequently: true }) as CanvasRenderingContext2D;
+    const box = canvas.getBoundingClientRect();
+    const to = { x: ((clientX - box.left) / box.width) * room, y: ((clientY - box.top) / box.height) * room };
+    const from = this.#last ?? to;
     context.strokeStyle = getComputedStyle(canvas).color;
     context.lineWidth = 15;
     context.lineCap = 'round';
     context.lineJoin = 'round';
     context.beginPath();
-    context.moveTo((last ?? to).x, (last ?? to).y);
+    context.moveTo(from.x, from.y);
     context.lineTo(to.x, to.y + 0.01);
     context.stroke();
-    last = to;
+    this.#last = to;
     const image = imageOfDrawing(canvas);
-    if (image !== undefined) onImage(image);
-  };
-  const clear = () => {
-    context.clearRect(0, 0, room, room);
-    isTest = false;
-  };
-  canvas.addEventListener('pointerdown', (event) => {
-    canvas.setPointerCapture(event.pointerId);
-    if (isTest) clear();
-    canvas.setAttribute('aria-label', 'Your digit.');
-    last = undefined;
-    stroke(event);
-  });
-  canvas.addEventListener('pointermove', (event) => {
-    if (canvas.hasPointerCapture(event.pointerId)) stroke(event);
-  });
-  byId('pad-clear', HTMLButtonElement).addEventListener('click', () => {
-    clear();
-    canvas.setAttribute('aria-label', 'Draw a digit here.');
-    onClear();
-  });
-  byId('pad-another', HTMLButtonElement).addEventListener('click', () => {
-    // 7 and 1000 have no common factor, so every test digit comes once.
-    test = (test + 7) % testCount;
-    show(test);
-  });
-  return { showTest: () => show(test) };
-}
-
-/** The digit as read at each width. */
-export function drawReadings(state: State, before: State | undefined): void {
-  if (state.drawn === before?.drawn && state.bits === before.bits) return;
-  const widest = state.drawn.get(32);
-  byId('pad-readings', HTMLElement).replaceChildren(
-    ...widths.map((bits) => {
-      const read = state.drawn.get(bits);
-      const classes = [bits === state.bits && 'current', read !== undefined && read !== widest && 'other'];
-      return html(
-        'li',
-        { class: classes.filter(Boolean).join(' ') || false },
-        html('span', { class: 'reading' }, read === undefined ? '·' : String(read)),
-        html('span', { class: 'reading-bits' }, `${bits}`, html('span', { class: 'hidden' }, ' bits')),
-      );
-    }),
-  );
+    if (image !== undefined) this.#onImage(image);
+  }
 }

@@ -13,6 +13,31 @@ export interface DigitReadings {
   readonly isRecorded?: true;
 }
 
+/** Text for the storyteller to continue, and how its weights are stored. */
+export interface Telling {
+  readonly begin: string;
+  /** The width that is lit. */
+  readonly bits: number;
+  /** True: a scale for each 32 numbers. False: one for each tensor. */
+  readonly groups: boolean;
+  /** True: the range of least squared error. False: that of all numbers. */
+  readonly search: boolean;
+}
+
+/** A story by the storyteller with one width. */
+export interface Story {
+  readonly bits: number;
+  /** The beginning, which it was given. */
+  readonly begin: string;
+  /** Bytes of the model, in words. */
+  readonly size: string;
+  /** The words that it has written so far, and which of them differ from those of the original. */
+  readonly words: readonly string[];
+  readonly marks: readonly boolean[];
+  /** The sentence about the whole story, once it is written. */
+  readonly verdict: string;
+}
+
 /** Everything that the page shows. */
 export interface State extends FigureState {
   /** True if the core or the weights could not be loaded. The page then shows recorded readings only. */
@@ -31,6 +56,11 @@ export interface State extends FigureState {
   readonly pointed: number | undefined;
   /** The controls of the second look at the network. */
   readonly lab: Storage;
+  readonly telling: Telling;
+  /** The stories of the last run, the widest first. */
+  readonly stories: readonly Story[];
+  /** The reason that the storyteller does not write. */
+  readonly tellerFailure: string | undefined;
 }
 
 export const keyOf = ({ bits, granularity, range, codes }: Storage) =>
@@ -57,5 +87,13 @@ export const initialState: State = {
   readings: recordedReadings(),
   drawn: new Map(),
   pointed: undefined,
+  telling: {
+    begin: 'Mia was a girl who lived near the lake. She had a dog named Rex.',
+    bits: 3,
+    groups: true,
+    search: false,
+  },
+  stories: [],
+  tellerFailure: undefined,
   lab: { bits: 2, granularity: 'tensor', range: 'min-max', codes: 'even' },
 };

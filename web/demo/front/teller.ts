@@ -1,23 +1,11 @@
 import type { Scalepoint } from 'scalepoint';
-import { byId, html, setText } from '../shared/dom.js';
-import { FileError } from '../shared/file-error.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { messageOf } from '../shared/problems.js';
 import { siteRoot } from '../shared/site.js';
 import { readSample, type Storage } from './network.js';
+import type { Story, Telling } from './state.js';
 import { type StoryConfig, type StoryModel, Storyteller } from './story-model.js';
 import { differing, type TokenizerFile, Vocabulary, wordsOf } from './story-words.js';
-
-/** Text for the storyteller to continue, and how its weights are stored. */
-export interface Telling {
-  readonly begin: string;
-  /** The width that is lit. */
-  readonly bits: number;
-  /** True: a scale for each 32 numbers. False: one for each tensor. */
-  readonly groups: boolean;
-  /** True: the range of least squared error. False: that of all numbers. */
-  readonly search: boolean;
-}
 
 /** Widths that write side by side, the widest first. */
 const widths = [32, 8, 4, 3, 2] as const;
@@ -40,12 +28,14 @@ async function fetched(name: string): Promise<Response> {
   const response = await fetch(new URL(`samples/storyteller/${name}`, siteRoot)).catch(() => undefined);
   // Some servers answer with their start page if a file is missing.
   if (!response?.ok || /html/.test(response.headers.get('content-type') ?? '')) {
-    throw new FileError('The storyteller is not on this server, or the connection failed. Press “Write” to try again.');
+    throw new TellerError(
+      'The storyteller is not on this server, or the connection failed. Press “Write” to try again.',
+    );
   }
   return response;
 }
 
-/** Fetches the model and its vocabulary. @throws FileError */
+/** Fetches the model and its vocabulary. @throws TellerError */
 async function fetchModel(core: Scalepoint): Promise<{ model: StoryModel; vocabulary: Vocabulary }> {
   const [config, tokenizer, weights] = await Promise.all([
     fetched('config.json').then((response) => response.json() as Promise<StoryConfig>),
@@ -61,40 +51,6 @@ const repetitions = 6;
 
 const nextFrame = () => new Promise<void>((done) => requestAnimationFrame(() => done()));
 const pause = () => new Promise<void>((done) => setTimeout(done));
-
-/** The words of a storyteller, and where they are shown. */
-interface Card {
-  readonly bits: number;
-  readonly item: HTMLElement;
-  readonly size: HTMLElement;
-  readonly text: HTMLElement;
-  readonly verdict: HTMLElement;
-}
-
-function cardOf(bits: number): Card {
-  const size = html('span', { class: 'telling-size' });
-  const text = html('p', { class: 'telling-text' });
-  const verdict = html('p', { class: 'telling-verdict' });
-  const title = html('h3', {}, `${bits} bits`, ' ', size);
-  return { bits, item: html('li', { class: 'telling', 'data-bits': bits }, title, text, verdict), size, text, verdict };
-}
-
-/** Shows words, and marks those that differ. Nodes that are right already are left alone. */
-function showWords(node: HTMLElement, begin: string, words: readonly string[], marks: readonly boolean[]): void {
-  const [given = node.appendChild(html('span', { class: 'given' }))] = [...node.children];
-  setText(given, begin);
-  while (node.children.length > words.length + 1) node.lastElementChild?.remove();
-  for (const [i, word] of words.entries()) {
-    const isMarked = marks[i] === true;
-    const old = node.children[i + 1];
-    if (old?.textContent === word && (old.querySelector('mark') !== null) === isMarked) continue;
-    const text = word.trimStart();
-    const blank = word.slice(0, word.length - text.length);
-    const made = html('span', {}, blank, isMarked ? html('mark', {}, text) : text);
-    if (old === undefined) node.append(made);
-    else old.replaceWith(made);
-  }
-}
 
 /** True if the last tokens repeat a few again and again. */
 function isStuck(tokens: readonly number[]): boolean {
@@ -127,14 +83,14 @@ const storageOf = (bits: number, { groups, search }: Telling): Storage => ({
   codes: 'even',
 });
 
+/** The storyteller does not work here. The message is for the visitor. */
+export class TellerError extends Error {}
+
 /** Writes the same story with each width, side by side. */
 export class Teller {
   readonly #core: Scalepoint;
   readonly #model: StoryModel;
   readonly #vocabulary: Vocabulary;
-  readonly #cards: readonly Card[];
-  readonly #list = byId('tellings', HTMLElement);
-  readonly #words = byId('teller-words', HTMLElement);
   readonly #made = new Map<string, Promise<Storyteller>>();
   /** The run that may write. A newer one ends the others. */
   #run = 0;
@@ -143,11 +99,9 @@ export class Teller {
     this.#core = core;
     this.#model = model;
     this.#vocabulary = vocabulary;
-    this.#cards = widths.map(cardOf);
-    this.#list.replaceChildren(...this.#cards.map(({ item }) => item));
   }
 
-  /** @throws FileError if the model cannot be fetched */
+  /** @throws TellerError if the model cannot be fetched */
   static async open(core: Scalepoint): Promise<Teller> {
     return new Teller(core, await fetchModel(core));
   }
@@ -160,33 +114,17 @@ export class Teller {
     return made;
   }
 
-  /** Lights the card of the chosen width. */
-  choose(bits: number): void {
-    for (const card of this.#cards) card.item.classList.toggle('chosen', card.bits === bits);
-    this.#describe(bits);
-  }
-
-  /** Says what the chosen width did. */
-  #describe(bits: number): void {
-    const card = this.#cards.find((one) => one.bits === bits);
-    const verdict = card?.verdict.textContent ?? '';
-    const size = card?.size.textContent ?? '';
-    setText(this.#words, verdict === '' || size === '' ? '' : `${bits} bits, ${size}: ${verdict}`);
-  }
-
-  /** Writes. Ends early if it is called again. */
-  async write(telling: Telling): Promise<void> {
+  /** Writes, and shows the stories with every frame. Ends early if it is called again. */
+  async write(telling: Telling, show: (stories: readonly Story[]) => void): Promise<void> {
     const run = ++this.#run;
-    const isStale = () => run !== this.#run || !this.#list.isConnected;
-    if (isStale()) return;
+    const isStale = () => run !== this.#run;
     const begin = telling.begin.trim().slice(0, longestBeginning);
     const tokens = this.#vocabulary.encode(begin);
-    for (const { text, verdict } of this.#cards) {
-      showWords(text, begin, [], []);
-      setText(verdict, '');
-    }
-    this.#words.classList.remove('failed');
-    this.choose(telling.bits);
+    let shown: readonly Story[] = widths.map((bits) => ({ bits, begin, size: '', words: [], marks: [], verdict: '' }));
+    const change = (bits: number, part: Partial<Story>) => {
+      shown = shown.map((story) => (story.bits === bits ? { ...story, ...part } : story));
+    };
+    show(shown);
 
     // Write the original first, unseen, so that words are compared with the whole of it.
     const [first] = widths;
@@ -203,16 +141,16 @@ export class Teller {
 
     // Show a token of each story with every frame.
     const isCalm = matchMedia('(prefers-reduced-motion: reduce)').matches;
-    const stories = [];
-    for (const card of this.#cards) {
-      const storyteller = await this.#storyteller(card.bits, telling);
+    const writers = [];
+    for (const bits of widths) {
+      const storyteller = await this.#storyteller(bits, telling);
       if (isStale()) return;
-      setText(card.size, formatBytes(storyteller.bytes));
-      const source: Iterator<number, unknown> = card.bits === first ? original.values() : storyteller.write(tokens);
-      stories.push({ card, source, tokens: [] as number[], done: false, stuck: false });
+      change(bits, { size: formatBytes(storyteller.bytes) });
+      const source: Iterator<number, unknown> = bits === first ? original.values() : storyteller.write(tokens);
+      writers.push({ bits, source, tokens: [] as number[], done: false, stuck: false });
     }
-    while (stories.some(({ done }) => !done)) {
-      for (const story of stories) {
+    while (writers.some(({ done }) => !done)) {
+      for (const story of writers) {
         if (story.done) continue;
         let since = performance.now();
         for (let step = story.source.next(); ; step = story.source.next()) {
@@ -229,18 +167,16 @@ export class Teller {
         }
         const words = wordsOf(this.#vocabulary.decode(story.tokens) + (story.stuck ? ' …' : ''));
         const marks = differing(words, originalWords);
-        showWords(story.card.text, begin, words, marks);
-        if (!story.done) continue;
-        const isFirst = story.card.bits === first;
-        setText(
-          story.card.verdict,
-          isFirst ? `${formatMany(words.length, 'word')}.` : verdictOf(words, originalWords, marks, story.stuck),
-        );
+        const sentence =
+          story.bits === first
+            ? `${formatMany(words.length, 'word')}.`
+            : verdictOf(words, originalWords, marks, story.stuck);
+        change(story.bits, { words, marks, verdict: story.done ? sentence : '' });
       }
+      show(shown);
       await nextFrame();
       if (isStale()) return;
     }
-    this.#describe(telling.bits);
   }
 }
 
@@ -251,5 +187,5 @@ export function otherBeginning(now: string): string {
 
 /** The message for a visitor if the storyteller does not work. */
 export function explainTeller(error: unknown): string {
-  return error instanceof FileError ? error.message : `The storyteller stopped: ${messageOf(error)}`;
+  return error instanceof TellerError ? error.message : `The storyteller stopped: ${messageOf(error)}`;
 }

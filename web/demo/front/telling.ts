@@ -1,98 +1,135 @@
 import type { Scalepoint } from 'scalepoint';
-import { byId, html, markStop, setText } from '../shared/dom.js';
-import { readLink, writeLink } from './link.js';
-import type { Teller, Telling } from './teller.js';
+import { fieldSlider, switchView } from '../shared/controls.js';
+import { html, live, type TemplateResult } from '../shared/template.js';
+import { writeLink } from './link.js';
+import type { State, Story, Telling } from './state.js';
+import type { Teller } from './teller.js';
 
 /** Widths of the slider. */
 const stops = [8, 4, 3, 2] as const;
 
-/** Loads the storyteller as soon as its part of the page is near, and has it write. */
-export function startTelling(core: Promise<Scalepoint | undefined>): void {
-  const form = byId('teller', HTMLFormElement);
-  const [begin, bits] = [byId('teller-begin', HTMLInputElement), byId('teller-bits', HTMLInputElement)];
-  const [groups, search] = [byId('teller-groups', HTMLInputElement), byId('teller-search', HTMLInputElement)];
-  const link = readLink(location.hash);
-  begin.value = link.begin ?? begin.defaultValue;
-  bits.max = String(stops.length - 1);
-  bits.value = String(Math.max(0, stops.indexOf((link.tellBits ?? 3) as (typeof stops)[number])));
-  [groups.checked, search.checked] = [link.groups ?? groups.defaultChecked, link.search ?? search.defaultChecked];
-  byId('teller-stops', HTMLElement).append(...stops.map((stop) => html('span', {}, String(stop))));
+/** Access to the state. */
+interface TellingStore {
+  get(): State;
+  set(change: Partial<State>): void;
+}
 
-  const current = (): Telling => ({
-    begin: begin.value,
-    bits: stops[bits.valueAsNumber] ?? 3,
-    groups: groups.checked,
-    search: search.checked,
-  });
-  const showStop = () => {
-    bits.setAttribute('aria-valuetext', `${current().bits} bits`);
-    markStop(byId('teller-stops', HTMLElement), bits.valueAsNumber);
-  };
-  showStop();
+/** What the visitor may do with the storyteller. */
+export interface TellingEvents {
+  /** Changes the settings. @param isDone true to write anew */
+  change(telling: Partial<Telling>, isDone?: boolean): void;
+  /** Writes for the first time. */
+  begin(): void;
+  write(): void;
+  /** Takes another beginning. */
+  another(): void;
+}
 
-  let teller: Promise<Teller | undefined> | undefined;
-  const words = byId('teller-words', HTMLElement);
-  const fail = (text: string) => {
-    words.classList.add('failed');
-    setText(words, text);
-  };
-  const open = async (): Promise<Teller | undefined> => {
+/** Sets up the storyteller, which is loaded once it is to write. */
+export function startTelling(store: TellingStore, core: Promise<Scalepoint | undefined>): TellingEvents {
+  let teller: Promise<Teller> | undefined;
+  const open = async (): Promise<Teller> => {
     const [loaded, part] = await Promise.all([core, import('./teller.js')]);
-    if (loaded === undefined) {
-      fail('This cannot be computed here: see the message at the top.');
-      return undefined;
-    }
-    try {
-      return await part.Teller.open(loaded);
-    } catch (error) {
-      // The next press tries again.
-      teller = undefined;
-      fail(part.explainTeller(error));
-      return undefined;
-    }
+    if (loaded === undefined) throw new part.TellerError('This cannot be computed here: see the message at the top.');
+    return part.Teller.open(loaded);
   };
   const write = async () => {
     teller ??= open();
-    const opened = await teller;
     try {
-      await opened?.write(current());
+      await (await teller).write(store.get().telling, (stories) => store.set({ stories, tellerFailure: undefined }));
     } catch (error) {
-      fail((await import('./teller.js')).explainTeller(error));
+      // The next press tries again.
+      teller = undefined;
+      const { explainTeller } = await import('./teller.js');
+      store.set({ tellerFailure: explainTeller(error) });
     }
   };
   const remember = () => {
-    const { begin: text, bits: width, groups: hasGroups, search: searches } = current();
-    writeLink({ begin: text, tellBits: width, groups: hasGroups, search: searches });
+    const { begin, bits, groups, search } = store.get().telling;
+    writeLink({ begin, tellBits: bits, groups, search });
   };
-
-  form.addEventListener('submit', (event) => {
-    event.preventDefault();
-    remember();
-    void write();
-  });
-  bits.addEventListener('input', () => {
-    showStop();
-    remember();
-    void teller?.then((opened) => opened?.choose(current().bits));
-  });
-  for (const box of [groups, search]) {
-    box.addEventListener('change', () => {
+  const events: TellingEvents = {
+    change(change, isDone = false) {
+      store.set({ telling: { ...store.get().telling, ...change } });
+      if ('begin' in change) return;
+      remember();
+      if (isDone) void write();
+    },
+    begin: () => void write(),
+    write() {
       remember();
       void write();
-    });
-  }
-  byId('teller-another', HTMLButtonElement).addEventListener('click', () => {
-    void import('./teller.js').then(({ otherBeginning }) => {
-      begin.value = otherBeginning(begin.value);
-      remember();
-      return write();
-    });
-  });
+    },
+    async another() {
+      const { otherBeginning } = await import('./teller.js');
+      const { telling } = store.get();
+      store.set({ telling: { ...telling, begin: otherBeginning(telling.begin) } });
+      events.write();
+    },
+  };
+  return events;
+}
 
-  const watcher = new IntersectionObserver((entries) => {
-    if (!entries.some(({ isIntersecting }) => isIntersecting)) return;
-    watcher.disconnect();
-    void write();
-  });
-  watcher.observe(form);
+/** What the chosen width did. */
+function resultText({ stories, telling: { bits } }: State): string {
+  const { size = '', verdict = '' } = stories.find((story) => story.bits === bits) ?? {};
+  return verdict === '' || size === '' ? '' : `${bits} bits, ${size}: ${verdict}`;
+}
+
+/** A story: its words, of which those that differ are marked. */
+function storyView({ bits, size, begin, words, marks, verdict }: Story, chosen: number): TemplateResult {
+  const wordView = (word: string, i: number) => {
+    const text = word.trimStart();
+    const blank = word.slice(0, word.length - text.length);
+    return html`<span>${blank}${marks[i] ? html`<mark>${text}</mark>` : text}</span>`;
+  };
+  return html`<li class=${bits === chosen ? 'telling chosen' : 'telling'} data-bits=${bits}
+    ><h3>${bits} bits <span class="telling-size">${size}</span></h3
+    ><p class="telling-text"><span class="given">${begin}</span>${words.map(wordView)}</p
+    ><p class="telling-verdict">${verdict}</p></li>`;
+}
+
+/** The form of the storyteller, and the same story by each width. */
+export function tellingView(state: State, events: TellingEvents): TemplateResult {
+  const { telling, stories, tellerFailure } = state;
+  const { begin, bits, groups, search } = telling;
+  const submit = (event: Event) => {
+    event.preventDefault();
+    events.write();
+  };
+  return html`
+    <form class="teller" id="teller" aria-label="The story, and how the model is stored" @submit=${submit}>
+      <label class="field teller-begin">The story begins
+        <input type="text" id="teller-begin" maxlength="300" autocomplete="off" .value=${live(begin)}
+          @input=${({ target }: Event) => events.change({ begin: (target as HTMLInputElement).value })}>
+      </label>
+      <div class="row">
+        <button type="submit" class="primary">Write</button>
+        <button type="button" id="teller-another" @click=${events.another}>Another beginning</button>
+      </div>
+      ${fieldSlider({
+        id: 'teller-bits',
+        label: 'Bits of every number',
+        stops,
+        at: Math.max(0, stops.indexOf(bits as (typeof stops)[number])),
+        words: `${bits} bits`,
+        slide: (at) => events.change({ bits: stops[at] ?? 3 }),
+      })}
+      <div class="row">
+        ${switchView({
+          id: 'teller-groups',
+          label: 'A scale for each 32 numbers',
+          isOn: groups,
+          toggle: (isOn) => events.change({ groups: isOn }, true),
+        })}
+        ${switchView({
+          id: 'teller-search',
+          label: 'Clip where it costs least',
+          isOn: search,
+          toggle: (isOn) => events.change({ search: isOn }, true),
+        })}
+      </div>
+    </form>
+    <p class=${tellerFailure === undefined ? 'idea-result' : 'idea-result failed'} id="teller-words" role="status">${tellerFailure ?? resultText(state)}</p>
+    <ol class="tellings" id="tellings">${stories.map((story) => storyView(story, bits))}</ol>`;
 }

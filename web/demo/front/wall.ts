@@ -1,6 +1,5 @@
 import { side } from '../shared/digits.mjs';
-import { byId, onResize, onTheme, setText } from '../shared/dom.js';
-import { imageOf, labelOf, labels } from './digits.js';
+import { imageOf, labels } from './digits.js';
 import { plainStorage } from './network.js';
 import { keyOf, type State } from './state.js';
 
@@ -10,8 +9,7 @@ const most = 240;
 const leastCell = 27;
 
 /** A color of the theme as red, green and blue. */
-function colorOf(name: string): string {
-  const probe = byId('wall', HTMLElement);
+function colorOf(probe: HTMLElement, name: string): string {
   probe.style.color = `var(${name})`;
   const { color } = getComputedStyle(probe);
   probe.style.color = '';
@@ -82,120 +80,57 @@ function frameDigit(context: CanvasRenderingContext2D, { x, y, cell }: DigitCell
   context.strokeRect(x + gap * cell, y + gap * cell, cell * (1 - 2 * gap), cell * (1 - 2 * gap));
 }
 
-/** Gives the canvas the size that its width allows. */
-function sizeFor(canvas: HTMLCanvasElement): { columns: number; cell: number; shown: number } {
+/** Layout of the wall that is drawn, and its images. */
+let layout = { columns: 1, cell: leastCell, shown: 0 };
+let atlas: { readonly key: string; readonly plain: Atlas; readonly wrong: Atlas } | undefined;
+
+/** The digit under the pointer. */
+export function digitAt({ offsetX, offsetY }: PointerEvent): number | undefined {
+  const { columns, cell, shown } = layout;
+  const n = Math.floor(offsetY / cell) * columns + Math.min(columns - 1, Math.floor(offsetX / cell));
+  return n >= 0 && n < shown ? n : undefined;
+}
+
+/** Gives the canvas the height of as many digits as its width has room for. */
+function layOut(canvas: HTMLCanvasElement): typeof layout {
   const { width } = canvas.getBoundingClientRect();
   const columns = Math.max(8, Math.min(20, Math.floor(width / leastCell)));
   const cell = width / columns;
   const shown = Math.min(most, columns * 12);
   const height = Math.ceil(shown / columns) * cell;
-  canvas.style.height = `${height}px`;
   const ratio = devicePixelRatio || 1;
-  canvas.width = Math.round(width * ratio);
-  canvas.height = Math.round(height * ratio);
+  const [wide, tall] = [Math.round(width * ratio), Math.round(height * ratio)];
+  if (canvas.width !== wide || canvas.height !== tall) {
+    canvas.style.height = `${height}px`;
+    canvas.width = wide;
+    canvas.height = tall;
+  }
   return { columns, cell, shown };
 }
 
-/** The wall of digits. Those that are read wrongly are lit. */
-export function startWall({
-  onPoint,
-  onLayout,
-}: {
-  /** Gets the digit that the pointer is on. */
-  onPoint(digit: number | undefined): void;
-  /** Gets the number of digits for which there is room. */
-  onLayout(shown: number): void;
-}) {
-  const canvas = byId('wall', HTMLCanvasElement);
-  let columns = 1;
-  let cell = leastCell;
-  let shown = 0;
-  let atlas: { key: string; plain: Atlas; wrong: Atlas } | undefined;
-
-  const layOut = () => {
-    ({ columns, cell, shown } = sizeFor(canvas));
-    onLayout(shown);
-  };
-  const digitAt = ({ offsetX, offsetY }: PointerEvent) => {
-    const n = Math.floor(offsetY / cell) * columns + Math.min(columns - 1, Math.floor(offsetX / cell));
-    return n >= 0 && n < shown ? n : undefined;
-  };
-  for (const type of ['pointermove', 'pointerdown'] as const) {
-    canvas.addEventListener(type, (event) => onPoint(digitAt(event)));
-  }
-  canvas.addEventListener('pointerleave', () => onPoint(undefined));
-
-  const draw = (state: State) => {
-    const count = Math.min(shown, state.digits);
-    const [ink, tint, warn, accent] = ['--ink', '--warn', '--on-warn', '--accent'].map(colorOf) as [
-      string,
-      string,
-      string,
-      string,
-    ];
-    const key = [ink, warn, shown].join();
-    if (atlas?.key !== key) atlas = { key, plain: new Atlas(ink, shown), wrong: new Atlas(warn, shown) };
-    atlas.plain.fill(count);
-    atlas.wrong.fill(count);
-    const context = canvas.getContext('2d') as CanvasRenderingContext2D;
-    const ratio = canvas.width / (columns * cell);
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, canvas.width, canvas.height);
-    const read = state.readings.get(keyOf(plainStorage(state.bits)))?.read;
-    const { plain, wrong } = atlas;
-    for (let n = 0; n < count; n++) {
-      const isWrong = read !== undefined && n < read.length && read[n] !== labels[n];
-      const place = { x: (n % columns) * cell, y: Math.floor(n / columns) * cell, cell };
-      drawDigit(context, isWrong ? wrong : plain, n, place, isWrong ? tint : undefined);
-      if (n === state.pointed) frameDigit(context, place, accent);
-    }
-  };
-
-  let last: State | undefined;
-  const redraw = () => {
-    layOut();
-    if (last !== undefined) draw(last);
-  };
-  onResize(canvas.parentElement as Element, redraw);
-  onTheme(canvas, redraw);
-
-  return (state: State, before: State | undefined) => {
-    last = state;
-    const { digits, bits, readings, pointed, failed } = state;
-    if (
-      failed === before?.failed &&
-      digits === before.digits &&
-      bits === before.bits &&
-      readings === before.readings &&
-      pointed === before.pointed
-    ) {
-      return;
-    }
-    if (shown === 0) layOut();
-    // More digits below the wall change nothing on it.
-    draw(state);
-    setText(byId('wall-caption', HTMLElement), captionOf(state, shown));
-    setText(byId('wall-basis', HTMLElement), basisOf(state));
-  };
-}
-
-/** Source of the readings, in words. */
-function basisOf({ readings, bits, failed }: State): string {
-  const reading = readings.get(keyOf(plainStorage(bits)));
-  if (reading !== undefined && !reading.isRecorded) return 'Computed in this browser.';
-  return failed ? 'Recorded: nothing could be computed here.' : 'Recorded, and computed here in a moment.';
-}
-
-/** The wall in words. */
-function captionOf({ readings, bits, pointed, digits }: State, shown: number): string {
+/** Draws the wall, and lights the digits that are read wrongly. Returns the number of digits for which there is room. */
+export function drawWall(canvas: HTMLCanvasElement, { digits, readings, bits, pointed }: State): number {
+  layout = layOut(canvas);
+  const { columns, cell, shown } = layout;
+  const count = Math.min(shown, digits);
+  const [ink = '', tint = '', warn = '', accent = ''] = ['--ink', '--warn', '--on-warn', '--accent'].map((name) =>
+    colorOf(canvas, name),
+  );
+  const key = [ink, warn, shown].join();
+  if (atlas?.key !== key) atlas = { key, plain: new Atlas(ink, shown), wrong: new Atlas(warn, shown) };
+  const { plain, wrong } = atlas;
+  plain.fill(count);
+  wrong.fill(count);
+  const context = canvas.getContext('2d') as CanvasRenderingContext2D;
+  const ratio = canvas.width / (columns * cell);
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, canvas.width, canvas.height);
   const read = readings.get(keyOf(plainStorage(bits)))?.read;
-  if (read === undefined || read.length < Math.min(digits, shown)) return 'Digits that the network has never seen.';
-  if (pointed !== undefined && pointed < read.length) {
-    return read[pointed] === labels[pointed]
-      ? `This ${labels[pointed]} is read right.`
-      : `This ${labels[pointed]} is taken for a ${read[pointed]}.`;
+  for (let n = 0; n < count; n++) {
+    const isWrong = read !== undefined && n < read.length && read[n] !== labels[n];
+    const place = { x: (n % columns) * cell, y: Math.floor(n / columns) * cell, cell };
+    drawDigit(context, isWrong ? wrong : plain, n, place, isWrong ? tint : undefined);
+    if (n === pointed) frameDigit(context, place, accent);
   }
-  let wrong = 0;
-  for (let n = 0; n < shown; n++) if (read[n] !== labelOf(n)) wrong++;
-  return `${wrong} of these ${shown} are read wrongly${wrong === 0 ? '' : ' and marked'}. It has never seen any of them.`;
+  return shown;
 }

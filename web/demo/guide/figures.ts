@@ -1,19 +1,20 @@
 import type { Scalepoint } from 'scalepoint';
-import { html } from '../shared/dom.js';
-import { type DrawPart, type FigureState, initialFigures, type StartFigure } from '../shared/figures/state.js';
+import { type Figure, startFigure } from '../shared/figures/figure.js';
+import { type DrawPart, type FigureState, initialFigures } from '../shared/figures/state.js';
 import { explainLoading } from '../shared/problems.js';
 import { createStore } from '../shared/store.js';
+import { html, render } from '../shared/template.js';
 
 /** The figures, each in a file of its own, since most pages have one or two. */
-const figures: Readonly<Record<string, () => Promise<StartFigure>>> = {
-  round: async () => (await import('../shared/figures/round.js')).startRound,
-  scale: async () => (await import('../shared/figures/scale.js')).startScale,
-  outlier: async () => (await import('../shared/figures/outlier.js')).startOutlier,
-  groups: async () => (await import('../shared/figures/groups.js')).startGroups,
-  codes: async () => (await import('../shared/figures/codes.js')).startCodes,
-  'zero-point': async () => (await import('../shared/figures/zero-point.js')).startZeroPoint,
-  'minus-zero': async () => (await import('../shared/figures/minus-zero.js')).startMinusZero,
-  arithmetic: async () => (await import('../shared/figures/arithmetic.js')).startArithmetic,
+const figures: Readonly<Record<string, () => Promise<Figure>>> = {
+  round: async () => (await import('../shared/figures/round.js')).round,
+  scale: async () => (await import('../shared/figures/scale.js')).scale,
+  outlier: async () => (await import('../shared/figures/outlier.js')).outlier,
+  groups: async () => (await import('../shared/figures/groups.js')).groups,
+  codes: async () => (await import('../shared/figures/codes.js')).codes,
+  'zero-point': async () => (await import('../shared/figures/zero-point.js')).zeroPoint,
+  'minus-zero': async () => (await import('../shared/figures/minus-zero.js')).minusZero,
+  arithmetic: async () => (await import('../shared/figures/arithmetic.js')).arithmetic,
 };
 
 /** Figures that need no core. */
@@ -24,16 +25,9 @@ function showFailure(error: unknown): void {
   const { text } = explainLoading(error);
   for (const node of document.querySelectorAll<HTMLElement>('[data-figure]')) {
     if (withoutCore.has(node.dataset.figure ?? '')) continue;
-    const again = html('button', { type: 'button', class: 'small' }, 'Load again');
-    again.addEventListener('click', () => location.reload());
-    node.append(
-      html(
-        'p',
-        { class: 'problem', role: 'alert' },
-        `This figure computes, and the core did not load. ${text} `,
-        again,
-      ),
-    );
+    const words = html`<p class="problem" role="alert">This figure computes, and the core did not load. ${text} <button
+      type="button" class="small" @click=${() => location.reload()}>Load again</button></p>`;
+    render(words, node);
   }
 }
 
@@ -56,11 +50,11 @@ export async function startFigures(): Promise<void> {
   });
   const loading = loadCore();
   for (const node of document.querySelectorAll<HTMLElement>('[data-figure]')) {
-    const start = await figures[node.dataset.figure ?? '']?.();
+    const figure = await figures[node.dataset.figure ?? '']?.();
     // A dropped file has replaced the page in the meantime.
     if (!node.isConnected) return;
-    const part = start?.(store.set, store.get);
-    if (part === undefined) throw new Error(`there is no figure ${node.dataset.figure}`);
+    if (figure === undefined) throw new Error(`there is no figure ${node.dataset.figure}`);
+    const part = startFigure(figure, store.set, store.get);
     part(store.get(), undefined);
     parts.push(part);
   }

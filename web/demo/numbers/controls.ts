@@ -1,6 +1,8 @@
-import { byId, type ElementFacts, html, markStop, showFacts } from '../shared/dom.js';
+import { choiceView, listView, sliderView, switchView } from '../shared/controls.js';
+import { copy } from '../shared/copy.js';
 import { formatCount, formatMany } from '../shared/format.js';
 import { distributions } from '../shared/generate.js';
+import { html, noChange, nothing, type TemplateResult } from '../shared/template.js';
 import {
   axisOf,
   bitWidths,
@@ -14,70 +16,22 @@ import {
   sizes,
   typeName,
 } from './settings.js';
+import type { PageEvents, State } from './state.js';
 
-/** Facts about the data that the controls need beside the settings. */
-interface ControlsContext {
-  /** Shape of the current data. */
-  readonly shape: readonly number[];
-  /** Number of channels, groups or blocks to choose from. */
-  readonly parts: number;
-}
+const ranges = {
+  'min-max': 'Min-max',
+  percentile: 'Percentile, 99.9 %',
+  mse: 'Least squared error',
+  entropy: 'Entropy',
+} as const;
 
-/** The form that holds the settings. */
-export interface Controls {
-  /** Makes the form show these settings. */
-  show(settings: Settings, context: ControlsContext): void;
-}
+const roundings = {
+  onnx: 'ONNX: round(x / s) + z',
+  fused: 'Fused: round(x / s + z)',
+  reciprocal: 'Reciprocal: round(x · (1 / s)) + z',
+} as const;
 
-const sliders = {
-  bits: bitWidths as readonly number[],
-  size: sizes as readonly number[],
-  groupSize: groupSizes as readonly number[],
-};
-
-const input = (id: string) => byId(id, HTMLInputElement);
-
-/**
- * Reads the settings from the form. A field that is missing, disabled or invalid keeps its value of `before`.
- * @param control the control that was used; moving the bits means integers
- */
-function readForm(form: HTMLFormElement, before: Settings, control: string): Settings {
-  const fields = new FormData(form);
-  const text = (name: string) => {
-    const value = fields.get(name);
-    return typeof value === 'string' ? value : undefined;
-  };
-  const chosen = <K extends keyof Settings>(name: K) => (text(name) ?? before[name]) as Settings[K];
-  const stop = (name: keyof typeof sliders) => sliders[name][Number(text(name))] ?? before[name];
-  const seed = input('seed');
-  const axis = Number(text('axis') ?? Number.NaN);
-  const grouped = before.granularity === 'per-group';
-  return {
-    ...before,
-    distribution: chosen('distribution'),
-    size: stop('size') as Settings['size'],
-    seed: seed.value !== '' && seed.checkValidity() ? seed.valueAsNumber : before.seed,
-    rowsDiffer: fields.has('rowsDiffer'),
-    codes: control === 'bits' ? 'integers' : chosen('codes'),
-    block: chosen('block'),
-    bits: stop('bits') as Settings['bits'],
-    signed: text('signed') === undefined ? before.signed : text('signed') === 'yes',
-    scheme: chosen('scheme'),
-    granularity: chosen('granularity'),
-    groupSize: stop('groupSize') as Settings['groupSize'],
-    range: chosen('range'),
-    cover: Number(text('cover') ?? before.cover),
-    rounding: chosen('rounding'),
-    symmetricRange: chosen('symmetricRange'),
-    includeZero: input('includeZero').disabled ? before.includeZero : fields.has('includeZero'),
-    nonFinite: chosen('nonFinite'),
-    part: Number(text('part') ?? before.part),
-    logCounts: fields.has('logCounts'),
-    // The list of axes was filled for the granularity of `before`, so its value belongs to that granularity.
-    ...(!Number.isNaN(axis) &&
-      before.granularity !== 'per-tensor' && { [grouped ? 'groupAxis' : 'channelAxis']: axis }),
-  };
-}
+const blocks = Object.fromEntries(blockChoices.map((name) => [name, name])) as Record<Settings['block'], string>;
 
 /** The hint for each range method. */
 const rangeHints: Readonly<Record<Settings['range'], string>> = {
@@ -97,6 +51,15 @@ function schemeHint({ scheme, signed, bits }: Settings): string {
     : `The levels lie evenly around 0, and the zero point is ${2 ** (bits - 1)}, the middle.`;
 }
 
+/** The hint about the ends of the symmetric range. */
+function symmetricHint({ scheme, symmetricRange, bits }: Settings): string {
+  if (scheme !== 'symmetric') return 'For the symmetric scheme only.';
+  const qmax = 2 ** (bits - 1) - 1;
+  return symmetricRange === 'restricted'
+    ? `The largest magnitude falls on level ${qmax}: scale = absmax / ${qmax}.`
+    : `Slightly finer steps: scale = absmax / ${qmax + 0.5}.`;
+}
+
 /** Descriptions of the kinds of codes. */
 const codesHints: Readonly<Record<Settings['codes'], string>> = {
   integers: 'Evenly spaced levels.',
@@ -105,120 +68,185 @@ const codesHints: Readonly<Record<Settings['codes'], string>> = {
   blocks: 'As in GGUF files: every few numbers carry their own scale.',
 };
 
-/** Everything that the form says about settings, by the ids of its elements. */
-function factsOf(settings: Settings, { shape, parts }: ControlsContext): Readonly<Record<string, ElementFacts>> {
-  const { distribution, size, bits, codes, scheme, granularity, groupSize, range, cover } = settings;
-  const isInteger = codes === 'integers';
-  const isSymmetric = scheme === 'symmetric';
-  const levels = `${formatCount(2 ** bits)} levels`;
-  const qmax = 2 ** (bits - 1) - 1;
-  const part = Math.min(settings.part, parts - 1);
-  const word = codes === 'blocks' ? 'block' : granularity === 'per-group' ? 'group' : 'channel';
-  const rangeHint =
-    settings.symmetricRange === 'restricted'
-      ? `The largest magnitude falls on level ${qmax}: scale = absmax / ${qmax}.`
-      : `Slightly finer steps: scale = absmax / ${qmax + 0.5}.`;
-  return {
-    // Numbers.
-    'distribution-hint': distributions.find(({ name }) => name === distribution)?.hint ?? '',
-    size: { ariaValueText: formatMany(size, 'number') },
-    'size-value': formatCount(size),
-    // Bits and the kind of codes.
-    bits: { ariaValueText: `${bits} bits, ${levels}` },
-    'bits-value': isInteger ? `${levels}, ${dtypeOf(settings)}` : `set by ${typeName(settings)}`,
-    'bits-field': { '.unused': !isInteger },
-    'codes-hint': codesHints[codes],
-    'block-field': { hidden: codes !== 'blocks' },
-    'integer-fields': { hidden: !isInteger },
-    'granularity-field': { hidden: codes === 'blocks' },
-    // Parts that share a scale, and the part that the pictures show.
-    'axis-field': { hidden: granularity === 'per-tensor' || shape.length < 2 || !isInteger },
-    'group-field': { hidden: granularity !== 'per-group' || codes === 'blocks' },
-    groupSize: { ariaValueText: `${groupSize} numbers a group` },
-    'group-value': formatMany(groupSize, 'number'),
-    'part-field': { hidden: parts < 2 },
-    'part-label': `Show ${word}`,
-    'part-value': `${formatCount(part)} of 0 to ${formatCount(parts - 1)}`,
-    part: { max: String(parts - 1), value: String(part), ariaValueText: `${word} ${part}` },
-    // The range of the levels and its ends.
-    'scheme-hint': schemeHint(settings),
-    'method-hint': rangeHints[range],
-    'cover-field': { hidden: range !== 'min-max' },
-    cover: { ariaValueText: `${cover} percent` },
-    'cover-value': `${cover} %`,
-    'range-hint': isSymmetric ? rangeHint : 'For the symmetric scheme only.',
-    includeZero: { disabled: isSymmetric },
-    'zero-hint': isSymmetric
-      ? 'For the asymmetric scheme only: symmetric levels always hold 0.'
-      : 'So that 0 is restored exactly.',
-  };
-}
-
-/** Makes the form show settings. Its fields have the names of the settings. */
-function show(form: HTMLFormElement, settings: Settings, context: ControlsContext): void {
-  const { shape } = context;
-  showFacts(factsOf(settings, context));
-  markStop(byId('bits-stops', HTMLElement), settings.codes === 'integers' ? bitWidths.indexOf(settings.bits) : -1);
-  // Fill the list of axes. Refilling it with the same ones would close it.
-  const axes = byId('axis', HTMLSelectElement);
-  const labels = shape.map((length, axis) => `${axis}: ${axisName(shape.length, axis)} ${formatCount(length)} long`);
-  if (axes.dataset.labels !== labels.join('\n')) {
-    axes.dataset.labels = labels.join('\n');
-    axes.replaceChildren(...labels.map((label, value) => html('option', { value }, label)));
-  }
-  for (const radio of byId('symmetricRange', HTMLElement).querySelectorAll('input'))
-    radio.disabled = settings.scheme !== 'symmetric';
-  const stops: Readonly<Record<string, readonly number[]>> = sliders;
-  for (const [name, value] of Object.entries({ ...settings, axis: axisOf(settings, shape.length) })) {
-    const field = form.elements.namedItem(name);
-    if (name === 'part' || (name === 'seed' && field === document.activeElement)) continue;
-    if (field instanceof RadioNodeList)
-      field.value = typeof value === 'boolean' ? (value ? 'yes' : 'no') : String(value);
-    else if (field instanceof HTMLInputElement && field.type === 'checkbox') field.checked = value === true;
-    else if (field instanceof HTMLInputElement || field instanceof HTMLSelectElement) {
-      const at = typeof value === 'number' ? stops[name]?.indexOf(value) : undefined;
-      field.value = String(at ?? value);
-    }
-  }
-}
-
 /** The common name of an axis and a comma; empty for an axis without one. */
 function axisName(dimensions: number, axis: number): string {
   if (dimensions === 2) return axis === 0 ? 'rows,' : 'columns,';
   return axis === dimensions - 1 ? 'last,' : '';
 }
 
-/**
- * Sets up the form.
- * @param current gives the settings at the time of the call
- * @param onChange called at each input event with the new settings, the name of the control, and whether it is one that moves through
- *   many values
- */
-export function startControls(
-  current: () => Settings,
-  onChange: (settings: Settings, control: string, moving: boolean) => void,
-): Controls {
-  const form = byId('controls', HTMLFormElement);
-  byId('distribution', HTMLSelectElement).append(
-    ...distributions.map(({ name, label }) => html('option', { value: name }, label)),
-  );
-  byId('block', HTMLSelectElement).append(...blockChoices.map((name) => html('option', { value: name }, name)));
-  byId('bits-stops', HTMLElement).append(...bitWidths.map((bits) => html('span', {}, String(bits))));
-  input('cover').min = String(leastCover);
-  for (const [name, stops] of Object.entries(sliders)) input(name).max = String(stops.length - 1);
-  form.addEventListener('submit', (event) => event.preventDefault());
-  form.addEventListener('input', (event) => {
-    const { name, type } = event.target as HTMLInputElement;
-    const moving = type === 'range' || type === 'number';
-    if (name !== '' && name !== 'source') onChange(readForm(form, current(), name), name, moving);
+/** The form of the settings. @param source the part of it that chooses the numbers */
+export function controlsView(
+  { settings, view }: State,
+  { change }: PageEvents,
+  source: TemplateResult,
+): TemplateResult {
+  const { bits, codes, scheme, granularity, groupSize, cover, signed, seed } = settings;
+  const isInteger = codes === 'integers';
+  const levels = `${formatCount(2 ** bits)} levels`;
+  const shape = view?.data.shape ?? [];
+  const parts = view?.partCount ?? 1;
+  const part = Math.min(settings.part, parts - 1);
+  const word = codes === 'blocks' ? 'block' : granularity === 'per-group' ? 'group' : 'channel';
+  const fieldOf = <Name extends keyof Settings>(name: Name) => ({
+    chosen: settings[name],
+    choose: (value: Settings[Name]) => change({ [name]: value }, name),
   });
-  byId('another', HTMLButtonElement).addEventListener('click', () => {
-    const seed = (current().seed + 1) % 1_000_000;
-    onChange({ ...current(), seed }, 'another', false);
+  const isOn = (name: 'includeZero' | 'rowsDiffer' | 'logCounts') => ({
+    id: name,
+    isOn: settings[name],
+    toggle: (value: boolean) => change({ [name]: value }, name),
   });
-  byId('reset', HTMLButtonElement).addEventListener('click', () => {
-    // The data source stays: a reset of the settings must not discard a file.
-    onChange({ ...defaultSettings, data: current().data }, 'reset', false);
-  });
-  return { show: (settings, context) => show(form, settings, context) };
+  const sow = ({ target }: Event) => {
+    const field = target as HTMLInputElement;
+    if (field.value !== '' && field.checkValidity()) change({ seed: field.valueAsNumber }, 'seed', true);
+  };
+  const integerFields = () => html`<div class="fields">
+    ${choiceView({ name: 'scheme', legend: 'Scheme', options: { symmetric: 'Symmetric', asymmetric: 'Asymmetric' }, hint: schemeHint(settings), ...fieldOf('scheme') })}
+    ${choiceView({
+      name: 'signed',
+      legend: 'Integers',
+      options: { yes: 'Signed', no: 'Unsigned' },
+      chosen: signed ? 'yes' : 'no',
+      choose: (value) => change({ signed: value === 'yes' }, 'signed'),
+    })}
+    ${
+      granularity === 'per-tensor' || shape.length < 2
+        ? nothing
+        : listView({
+            id: 'axis',
+            label: 'Axis',
+            options: Object.fromEntries(
+              shape.map((length, axis) => [
+                axis,
+                `${axis}: ${axisName(shape.length, axis)} ${formatCount(length)} long`,
+              ]),
+            ),
+            chosen: String(axisOf(settings, shape.length)),
+            choose: (axis) =>
+              change({ [granularity === 'per-group' ? 'groupAxis' : 'channelAxis']: Number(axis) }, 'axis'),
+          })
+    }
+    ${listView({ id: 'range-method', name: 'range', label: 'Range', options: ranges, hint: rangeHints[settings.range], ...fieldOf('range') })}
+    ${
+      settings.range === 'min-max'
+        ? sliderView({
+            id: 'cover',
+            label: 'Levels cover',
+            min: leastCover,
+            max: 100,
+            at: cover,
+            words: `${cover} percent`,
+            value: `${cover} %`,
+            hint: 'Covering less of the range makes finer steps, but clips the farthest numbers.',
+            slide: (value) => change({ cover: value }, 'cover', true),
+          })
+        : nothing
+    }
+    ${listView({ id: 'rounding', label: 'Rounding', options: roundings, hint: 's is the scale, z the zero point. The three differ only halfway between two levels.', ...fieldOf('rounding') })}
+    ${choiceView({
+      name: 'symmetricRange',
+      legend: 'Symmetric range',
+      options: { restricted: 'Restricted', full: 'Full' },
+      hint: symmetricHint(settings),
+      isDisabled: scheme !== 'symmetric',
+      ...fieldOf('symmetricRange'),
+    })}
+    ${switchView({
+      label: 'Widen the range to hold 0',
+      isDisabled: scheme === 'symmetric',
+      hint:
+        scheme === 'symmetric'
+          ? 'For the asymmetric scheme only: symmetric levels always hold 0.'
+          : 'So that 0 is restored exactly.',
+      ...isOn('includeZero'),
+    })}
+    ${choiceView({ name: 'nonFinite', legend: 'NaN and infinities', options: { error: 'Refuse', saturate: 'Saturate' }, ...fieldOf('nonFinite') })}
+  </div>`;
+  return html`<form class="controls" id="controls" aria-label="Settings" @submit=${(event: Event) => event.preventDefault()}>
+    ${sliderView({
+      id: 'bits',
+      label: 'Bits',
+      isBig: true,
+      isUnused: !isInteger,
+      max: bitWidths.length - 1,
+      at: bitWidths.indexOf(bits),
+      words: `${bits} bits, ${levels}`,
+      value: isInteger ? `${levels}, ${dtypeOf(settings)}` : `set by ${typeName(settings)}`,
+      stops: bitWidths,
+      slide: (at) => change({ codes: 'integers', bits: bitWidths[at] ?? bits }, 'bits', true),
+    })}
+    ${choiceView({ name: 'codes', legend: 'Codes', options: { integers: 'Integers', nf4: 'NF4', float8: 'Float8', blocks: 'Blocks' }, hint: codesHints[codes], ...fieldOf('codes') })}
+    ${codes === 'blocks' ? listView({ id: 'block', label: 'Type of block', options: blocks, ...fieldOf('block') }) : nothing}
+    <div class="fields" ?hidden=${codes === 'blocks'}>
+      ${choiceView({ name: 'granularity', legend: 'One scale for each', options: { 'per-tensor': 'Tensor', 'per-channel': 'Channel', 'per-group': 'Group' }, ...fieldOf('granularity') })}
+      ${
+        granularity === 'per-group'
+          ? sliderView({
+              id: 'groupSize',
+              label: 'Group size',
+              max: groupSizes.length - 1,
+              at: groupSizes.indexOf(groupSize),
+              words: `${groupSize} numbers a group`,
+              value: formatMany(groupSize, 'number'),
+              slide: (at) => change({ groupSize: groupSizes[at] ?? groupSize }, 'groupSize', true),
+            })
+          : nothing
+      }
+    </div>
+    ${
+      parts < 2
+        ? nothing
+        : sliderView({
+            id: 'part',
+            label: `Show ${word}`,
+            max: parts - 1,
+            at: part,
+            words: `${word} ${part}`,
+            value: `${formatCount(part)} of 0 to ${formatCount(parts - 1)}`,
+            slide: (at) => change({ part: at }, 'part', true),
+          })
+    }
+    ${source}
+    <details class="more" id="more">
+      <summary>More settings</summary>
+      <div class="fields">
+        ${isInteger ? integerFields() : nothing}
+        <div class="row">
+          <label class="field">Seed of the made numbers
+            <input type="number" name="seed" id="seed" min="0" max="999999" step="1" inputmode="numeric" @input=${sow}
+              .value=${document.activeElement?.id === 'seed' ? noChange : String(seed)}>
+          </label>
+          <button type="button" id="another" @click=${() => change({ seed: (seed + 1) % 1_000_000 }, 'another')}>Draw again</button>
+        </div>
+        ${switchView({ label: 'Rows of different magnitude, like the channels of a trained layer', ...isOn('rowsDiffer') })}
+        ${switchView({ label: 'Bars on a logarithmic scale', ...isOn('logCounts') })}
+      </div>
+    </details>
+    <div class="row">
+      <button type="button" id="link" @click=${() => void copy(location.href, 'Link')}>Copy link</button>
+      <button type="button" id="reset" @click=${() => change({ ...defaultSettings, data: settings.data }, 'reset')}>Reset</button>
+    </div>
+  </form>`;
+}
+
+/** The settings of made numbers. */
+export function generatorView({ distribution, size }: Settings, { change }: PageEvents): TemplateResult {
+  return html`
+    ${listView({
+      id: 'distribution',
+      label: 'Distribution',
+      options: Object.fromEntries(distributions.map(({ name, label }) => [name, label])),
+      chosen: distribution as string,
+      hint: distributions.find(({ name }) => name === distribution)?.hint ?? '',
+      choose: (chosen) => change({ distribution: chosen as Settings['distribution'] }, 'distribution'),
+    })}
+    ${sliderView({
+      id: 'size',
+      label: 'How many',
+      max: sizes.length - 1,
+      at: sizes.indexOf(size),
+      words: formatMany(size, 'number'),
+      value: formatCount(size),
+      slide: (at) => change({ size: sizes[at] ?? size }, 'size', true),
+    })}`;
 }

@@ -1,10 +1,19 @@
+import { callWorker, type WorkerCaller } from '../shared/calls.js';
 import { byId } from '../shared/dom.js';
 import { asSentence, messageOf, showProblem } from '../shared/problems.js';
-import type { Client } from './client.js';
 import { countOf } from './data.js';
-import { widthsNow } from './pictures.js';
-import type { State } from './state.js';
+import { type State, slowSections } from './state.js';
 import type { NumbersView, Section, ViewRequest } from './view.js';
+import type { NumbersCalls } from './worker.js';
+
+/** The worker, which holds the visitor's data. */
+export type Client = WorkerCaller<NumbersCalls>;
+
+export const startClient = (): Client =>
+  callWorker(() => new Worker(new URL('./worker.ts', import.meta.url), { type: 'module' }), {
+    work: 'computes',
+    isOnly: true,
+  });
 
 /** Most numbers that are quantized while a control moves. Of larger data a sample is taken. */
 const liveLimit = 2 ** 18;
@@ -12,29 +21,17 @@ const liveLimit = 2 ** 18;
 const restLimit = 2 ** 24;
 /** Time without a movement after which a control that was moved counts as resting. */
 const restMilliseconds = 160;
-/** Sections that are computed when the controls rest, one after the other, so that a change waits for one of them at most. */
-const slowSections = ['ladder', 'clipping', 'codes'] as const satisfies readonly Section[];
 
-/** Access of the loop to the state. */
-export interface LoopEvents {
-  openSections(): readonly Section[];
-  draw(): void;
-  drawRest(): void;
-  rested(): void;
-}
+const isSlow = (section: Section) => (slowSections as readonly Section[]).includes(section);
 
-/** The next request. */
-function wishOf({ settings, own, lineAt, row }: State, limit: number, open: readonly Section[]): ViewRequest {
-  const id = settings.data === 'own' ? own?.id : undefined;
-  return { settings, own: id, limit, widths: widthsNow(), lineAt, row, open };
-}
+const widthOf = (id: string) => Math.round(byId(id, SVGSVGElement).getBoundingClientRect().width);
 
 /** Asks the worker for what the page shows, one view at a time. Changes that come meanwhile make one more view. */
 export class Loop {
   readonly #client: Client;
   readonly #state: State;
-  readonly #events: LoopEvents;
-  readonly #region = byId('result', HTMLElement);
+  readonly #draw: () => void;
+  readonly #rested: () => void;
   #dirty = false;
   #running = false;
   #reading = false;
@@ -42,37 +39,43 @@ export class Loop {
   #moved = Number.NEGATIVE_INFINITY;
   #rest: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(client: Client, state: State, events: LoopEvents) {
+  /** @param rested called when everything is drawn */
+  constructor(client: Client, state: State, draw: () => void, rested: () => void) {
     this.#client = client;
     this.#state = state;
-    this.#events = events;
+    this.#draw = draw;
+    this.#rested = rested;
   }
 
   /**
    * Requests a view after a change.
-   * @param moving true if more such changes are likely to follow at once, as from a slider. Slow sections wait for their end.
+   * @param isMoving true if more such changes are likely to follow at once, as from a slider. Slow sections wait for their end.
    */
-  readonly schedule = (moving = false): void => {
-    if (moving) this.#moved = performance.now();
+  schedule(isMoving = false): void {
+    if (isMoving) this.#moved = performance.now();
     this.#dirty = true;
     clearTimeout(this.#rest);
-    this.#region.ariaBusy = 'true';
+    this.#state.isBusy = true;
+    this.#draw();
     void this.#run('live');
-  };
-
-  /** Starts or ends a read. The page is not at rest during one. */
-  readonly setReading = (reading: boolean): void => {
-    this.#reading = reading;
-    if (reading) this.#region.ariaBusy = 'true';
-    else this.schedule();
-  };
-
-  #ask(limit: number, open: readonly Section[]): Promise<NumbersView> {
-    return this.#client.call('view', wishOf(this.#state, limit, open));
   }
 
-  #quickSections(): readonly Section[] {
-    return this.#events.openSections().filter((section) => !(slowSections as readonly Section[]).includes(section));
+  /** Starts or ends a read. The page is not at rest during one. */
+  setReading(isReading: boolean): void {
+    this.#reading = isReading;
+    if (!isReading) this.schedule();
+    else {
+      this.#state.isBusy = true;
+      this.#draw();
+    }
+  }
+
+  #ask(limit: number, sections: readonly Section[]): Promise<NumbersView> {
+    const { settings, own, lineAt, row } = this.#state;
+    const widths = { histogram: widthOf('histogram'), line: widthOf('numberline'), errors: widthOf('errors') };
+    const id = settings.data === 'own' ? own?.id : undefined;
+    const wish: ViewRequest = { settings, own: id, limit, widths, lineAt, row, open: sections };
+    return this.#client.call('view', wish);
   }
 
   async #run(what: 'live' | 'rest'): Promise<void> {
@@ -92,12 +95,10 @@ export class Loop {
     }
     clearTimeout(this.#rest);
     if (this.#dirty) void this.#run('live');
-    else if (what === 'live') this.#rest = setTimeout(() => void this.#run('rest'), this.#untilRest());
-  }
-
-  /** Milliseconds to wait until a moving control counts as resting. */
-  #untilRest(): number {
-    return Math.max(0, this.#moved + restMilliseconds - performance.now());
+    else if (what === 'live') {
+      const wait = Math.max(0, this.#moved + restMilliseconds - performance.now());
+      this.#rest = setTimeout(() => void this.#run('rest'), wait);
+    }
   }
 
   /** Draws while controls move. */
@@ -106,8 +107,12 @@ export class Loop {
       await new Promise(requestAnimationFrame);
       this.#dirty = false;
       this.#state.view = await this.#ask(liveLimit, this.#quickSections());
-      this.#events.draw();
+      this.#draw();
     }
+  }
+
+  #quickSections(): readonly Section[] {
+    return [...this.#state.open].filter((section) => !isSlow(section));
   }
 
   /** Draws the slow sections, until something changes. */
@@ -116,17 +121,21 @@ export class Loop {
     if (view?.result?.exact === false && countOf(view.data) <= restLimit) {
       this.#state.view = await this.#ask(restLimit, this.#quickSections());
       if (this.#dirty) return;
-      this.#events.draw();
+      this.#draw();
     }
+    let slow: State['slow'] = {};
     for (const section of slowSections) {
       if (this.#dirty || this.#state.view === undefined) return;
-      if (!this.#events.openSections().includes(section)) continue;
+      if (!this.#state.open.has(section)) continue;
       const { [section]: part } = await this.#ask(restLimit, [section]);
-      if (part !== undefined) this.#state.view = { ...this.#state.view, [section]: part };
+      if (part !== undefined) slow = { ...slow, [section]: part };
     }
     if (this.#dirty) return;
-    this.#events.drawRest();
-    this.#events.rested();
-    this.#region.ariaBusy = String(this.#reading);
+    const { ladder, ...others } = this.#state.slow;
+    const isKept = this.#state.view?.result !== undefined && ladder !== undefined;
+    this.#state.slow = { ...others, ...(isKept && { ladder }), ...slow };
+    this.#state.isBusy = this.#reading;
+    this.#draw();
+    this.#rested();
   }
 }

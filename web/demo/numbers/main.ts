@@ -1,129 +1,134 @@
-import { byId, setText } from '../shared/dom.js';
+import { formatCount, formatLabel, formatMany, formatShape } from '../shared/format.js';
 import { announce } from '../shared/live.js';
 import { explainLoading, showProblem } from '../shared/problems.js';
 import { showCore, startSite } from '../shared/site.js';
-import { startActions } from './actions.js';
-import { type Client, startClient } from './client.js';
-import { startControls } from './controls.js';
-import { draw, drawRest } from './draw.js';
+import { html, pageRenderer } from '../shared/template.js';
+import { closerPanel } from './closer.js';
+import { controlsView, generatorView } from './controls.js';
+import { countOf } from './data.js';
+import { explainQuantizing } from './explain.js';
+import { histogramPanel } from './histogram.js';
 import { firstSettings, startAddress } from './history.js';
-import { Loop } from './loop.js';
-import { barAt, showBar } from './pictures.js';
-import { startProbe } from './probe.js';
-import { sentence } from './results.js';
-import type { Settings } from './settings.js';
-import { startSources } from './sources.js';
-import type { State } from './state.js';
-import { startTable } from './table.js';
-import { sections } from './view.js';
+import { Loop, startClient } from './loop.js';
+import { figuresPanel, sentence } from './result.js';
+import { typeName } from './settings.js';
+import { Sources } from './sources.js';
+import type { PageEvents, State } from './state.js';
+import type { NumbersView } from './view.js';
 
-/** The `details` element of a section of the page. */
-const detailsOf = (section: string) => byId(section === 'twin' ? 'twin' : `closer-${section}`, HTMLDetailsElement);
-
-/** Sets up the views of the result: the number line, the bars, the table, and the sections that open. */
-function startLooking(state: State, schedule: (moving?: boolean) => void): void {
-  const slider = byId('window', HTMLInputElement);
-  slider.addEventListener('input', () => {
-    state.lineAt = slider.valueAsNumber / Math.max(1, Number(slider.max));
-    schedule(true);
-  });
-  startTable(
-    () => state.view?.rows,
-    (row) => {
-      state.row = row;
-      schedule();
-    },
-  );
-  startProbe((place) => {
-    const { view } = state;
-    if (view === undefined) return;
-    state.bar = place === undefined ? undefined : 'bar' in place ? place.bar : barAt(view, place.share);
-    showBar(view, state.bar);
-  });
-  // Skip the first call: it reports the size at which the page is drawn anyway.
-  let first = true;
-  new ResizeObserver(() => {
-    if (!first) schedule(true);
-    first = false;
-  }).observe(byId('histogram', SVGSVGElement));
-  for (const section of sections) detailsOf(section).addEventListener('toggle', () => schedule());
+/** The heading. */
+function headline({ settings, data }: NumbersView): string {
+  const what = settings.codes === 'integers' ? `${settings.bits} bits do` : `${typeName(settings)} does`;
+  return `What ${what} to ${formatMany(countOf(data), 'number')}`;
 }
 
-/** The sections that are open. */
-const openSections = () => sections.filter((section) => detailsOf(section).open);
+/** The line under the heading, which describes the data. */
+function summary({ data, statistics }: NumbersView): string {
+  const facts = [
+    data.title,
+    ...(data.shape.length > 1 ? [formatShape(data.shape)] : []),
+    `from ${formatLabel(statistics.min)} to ${formatLabel(statistics.max)}`,
+    ...(data.stored.name === 'float32' ? [] : [data.stored.name]),
+    ...(statistics.notFinite > 0 ? [`${formatCount(statistics.notFinite)} not finite`] : []),
+  ];
+  return `${facts.join(' · ')}${data.note === undefined ? '' : `. ${data.note}`}`;
+}
 
-/** Sets up the page. Everything that it draws follows from `state`. */
-function startPage(client: Client): void {
-  const state: State = {
-    settings: firstSettings(),
-    own: undefined,
-    view: undefined,
-    lineAt: undefined,
-    row: { start: 0 },
-    bar: undefined,
-  };
-  // Follow changes of the settings.
-  const change = (settings: Settings, control: string, moving = false) => {
-    state.settings = settings;
-    address.commit(settings, control);
-    loop.schedule(moving);
-  };
+const client = startClient();
+const render = pageRenderer();
+const state: State = {
+  settings: firstSettings(),
+  own: undefined,
+  view: undefined,
+  slow: {},
+  lineAt: undefined,
+  row: { start: 0 },
+  bar: undefined,
+  open: new Set(),
+  isBusy: true,
+};
+/** What the page is waiting for. */
+let waits = 'Loading the core…';
+
+const events: PageEvents = {
+  change(settings, control, isMoving) {
+    state.settings = { ...state.settings, ...settings };
+    address.commit(state.settings, control);
+    loop.schedule(isMoving);
+  },
+  set(change, needs) {
+    Object.assign(state, change);
+    if (needs === undefined) draw();
+    else loop.schedule(needs === 'moving view');
+  },
+};
+
+function draw(): void {
+  const { view, isBusy } = state;
+  const failed = view !== undefined && view.result === undefined;
+  const isShown = render(html`
+    <div class="lead">
+      <h1 id="headline">${view === undefined ? 'What 4 bits do to numbers' : headline(view)}</h1>
+      <p id="summary" class="summary">${view === undefined ? waits : summary(view)}</p>
+      <div id="problems" role="alert"></div>
+    </div>
+    <div class="stage">
+      ${histogramPanel(state, events)}
+      ${controlsView(state, events, sources.view(generatorView(state.settings, events)))}
+    </div>
+    <div class=${failed ? 'result failed' : 'result'} id="result" tabindex="-1" aria-busy=${String(isBusy)}>
+      ${figuresPanel(view)}
+      ${closerPanel(state, events, client)}
+    </div>`);
+  if (view === undefined || !isShown) return;
+  const { failure, settings, statistics } = view;
   const ways = {
-    saturate: () => change({ ...state.settings, nonFinite: 'saturate' }, 'saturate'),
-    useIntegers: () => change({ ...state.settings, codes: 'integers' }, 'integers'),
+    saturate: () => events.change({ nonFinite: 'saturate' }, 'saturate'),
+    useIntegers: () => events.change({ codes: 'integers' }, 'integers'),
   };
-  const controls = startControls(() => state.settings, change);
-  // Draw when something changed.
-  const loop = new Loop(client, state, {
-    openSections,
-    draw: () => draw(state, controls, ways),
-    drawRest: () => drawRest(state, (settings) => change(settings, 'ladder')),
-    rested: () => announce(state.view === undefined ? '' : sentence(state.view)),
-  });
-  const address = startAddress((wanted) => {
-    state.settings = wanted;
-    sources.show(wanted.data === 'own' && state.own !== undefined ? 'own' : 'generated');
-    loop.schedule();
-  });
-  // Take data of the visitor.
-  const sources = startSources(client, {
-    onGenerate: () => change({ ...state.settings, data: 'generated' }, 'source'),
-    onData(data) {
-      if (state.own?.id !== data.id) state.row = { start: 0 };
-      state.own = data;
-      change({ ...state.settings, data: 'own', part: 0 }, 'source');
-    },
-    onProblem: (problem) => showProblem('file', problem),
-    onBusy: loop.setReading,
-  });
-  startLooking(state, loop.schedule);
-  startActions(client, state);
-  explainLink(state);
-  sources.show('generated');
+  showProblem('settings', failure && explainQuantizing(failure, statistics, settings, ways));
+}
+
+const rested = () => announce(state.view === undefined ? '' : sentence(state.view));
+const loop = new Loop(client, state, draw, rested);
+const address = startAddress((wanted) => {
+  state.settings = wanted;
+  sources.show(wanted.data === 'own' && state.own !== undefined ? 'own' : 'generated');
   loop.schedule();
-}
+});
+const sources = new Sources(client, {
+  onGenerate: () => events.change({ data: 'generated' }, 'source'),
+  onData(data) {
+    if (state.own?.id !== data.id) state.row = { start: 0 };
+    state.own = data;
+    events.change({ data: 'own', part: 0 }, 'source');
+  },
+  onProblem: (problem) => showProblem('file', problem),
+  onBusy: (isBusy) => loop.setReading(isBusy),
+  redraw: draw,
+});
 
-/** A link may ask for the visitor's own data before there are any. */
-function explainLink(state: State): void {
-  if (state.settings.data !== 'own') return;
-  state.settings = { ...state.settings, data: 'generated' };
-  showProblem('file', {
-    title: 'This link was made for numbers that are not here',
-    text: 'A link carries settings, never data. The settings are shown with generated numbers. Choose a file or paste numbers to use them on yours.',
-  });
-}
-
-/** Starts the worker and sets up the page, or shows why the core did not load. */
+/** Waits for the worker, or shows why the core did not load. */
 async function start(): Promise<void> {
+  draw();
   startSite();
   try {
-    const client = startClient();
     showCore(await client.call('facts', undefined));
-    startPage(client);
   } catch (error) {
-    setText(byId('summary', HTMLElement), '');
-    showProblem('settings', explainLoading(error));
+    waits = '';
+    draw();
+    return showProblem('settings', explainLoading(error));
   }
+  if (state.settings.data === 'own') {
+    // A link may ask for the visitor's own data before there are any.
+    state.settings = { ...state.settings, data: 'generated' };
+    showProblem('file', {
+      title: 'This link was made for numbers that are not here',
+      text: 'A link carries settings, never data. The settings are shown with generated numbers. Choose a file or paste numbers to use them on yours.',
+    });
+  }
+  sources.start();
+  loop.schedule();
 }
 
 void start();

@@ -1,5 +1,5 @@
 import type { AxisMap, Frame } from '../shared/axis.js';
-import { byId, showFacts, svg } from '../shared/dom.js';
+import { svg } from '../shared/dom.js';
 import { formatCode, formatCount, formatLabel, formatMany } from '../shared/format.js';
 import { type Levels, levelAt } from '../shared/levels.js';
 import { type Bars, mostShares } from './bars.js';
@@ -54,33 +54,4 @@ export function drawProbe(bars: Bars, levels: Levels | undefined, bar: number, f
     group.append(svg('line', { class: 'probed-level', x1: x, x2: x, y1: frame.top - 3, y2: ground }));
   }
   return group;
-}
-
-/** Target of the pointer: a bar, or a share of the picture's width. */
-export type Probed = { readonly bar: number } | { readonly share: number };
-
-/** Sets up the slider that lies over the histogram. It is for the keyboard and for fingers; a pointer only has to hover. */
-export function startProbe(onProbe: (place: Probed | undefined) => void): void {
-  const slider = byId('bar', HTMLInputElement);
-  const box = byId('probe', HTMLElement);
-  slider.addEventListener('input', () => onProbe({ bar: slider.valueAsNumber }));
-  slider.addEventListener('focus', () => {
-    if (slider.matches(':focus-visible')) onProbe({ bar: slider.valueAsNumber });
-  });
-  slider.addEventListener('blur', () => onProbe(undefined));
-  box.addEventListener('pointermove', (event) => {
-    const { left, width } = box.getBoundingClientRect();
-    onProbe({ share: (event.clientX - left) / width });
-  });
-  box.addEventListener('pointerleave', () => onProbe(undefined));
-}
-
-/** Makes the slider announce the content of the chosen bar. Without one, the words say what can be found out. */
-export function showProbe(bars: number, bar: number | undefined, words: string, hasCodes: boolean): void {
-  const hint = `Point at a bar to see ${hasCodes ? 'which codes its numbers became' : 'its numbers'}.`;
-  const value = bar === undefined ? {} : { value: String(bar) };
-  showFacts({
-    bar: { max: String(Math.max(0, bars - 1)), ...value, ariaValueText: words },
-    'probe-words': { textContent: bar === undefined ? hint : words, '.asked': bar !== undefined },
-  });
 }

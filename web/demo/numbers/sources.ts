@@ -1,19 +1,17 @@
 import { WorkerError } from '../shared/calls.js';
-import { byId, showFacts } from '../shared/dom.js';
+import { choiceView, filesView } from '../shared/controls.js';
 import { startDropping } from '../shared/drop.js';
 import { formatBytes, formatMany, formatShape } from '../shared/format.js';
 import { takeFiles } from '../shared/handover.js';
 import { asSentence, messageOf, type PageProblem } from '../shared/problems.js';
 import { sampleFile } from '../shared/sample.js';
-import { html, render } from '../shared/template.js';
-import type { Client } from './client.js';
+import { html, live, nothing, type TemplateResult } from '../shared/template.js';
 import { countOf } from './data.js';
-import type { FileAnswer, HeldData, TextAnswer } from './engine.js';
-import type { Comma, CommaQuestion } from './numbers.js';
-import { startTensorList } from './tensorlist.js';
+import type { FileAnswer, HeldData, TensorEntry, TextAnswer } from './engine.js';
+import type { Client } from './loop.js';
+import type { Comma } from './numbers.js';
 
 type Source = 'generate' | 'text' | 'file';
-const sourceNames = ['generate', 'text', 'file'] as const;
 
 /** Events of the panel. */
 export interface SourceEvents {
@@ -25,12 +23,7 @@ export interface SourceEvents {
   onProblem(problem: PageProblem | undefined): void;
   /** A read started or ended. */
   onBusy(busy: boolean): void;
-}
-
-/** The panel where the visitor chooses the source of the numbers. */
-export interface Sources {
-  /** Shows the fields of the generator, or those of the source that the visitor's last own data came from. */
-  show(data: 'generated' | 'own'): void;
+  redraw(): void;
 }
 
 /** The first numbers in the field of "Paste". Two rows, so that per-channel can be tried. */
@@ -39,83 +32,16 @@ const exampleText = `0.12, -0.48, 0.91, 0.33, -0.07, 0.54, -1.02, 0.26
 
 /** Longest text that is put into the text field. Browsers lay out longer ones for seconds. */
 const longestText = 50_000;
-
-/** State of the panel. */
-interface Panel {
-  readonly client: Client;
-  readonly events: SourceEvents;
-  lastOwn: Source;
-  fileData: HeldData | undefined;
-  textData: HeldData | undefined;
-  /** A long text that was pasted. It is not in the text field. */
-  longText: string | undefined;
-  /** The visitor's answer about commas, for the current text. */
-  comma: Comma | undefined;
-  /** Number of the newest request. Reading is asynchronous, and only the newest request may change the page. */
-  request: number;
-}
-
-function showPanel(source: Source): void {
-  for (const name of sourceNames) byId(`source-${name}`, HTMLElement).hidden = name !== source;
-  for (const radio of document.querySelectorAll<HTMLInputElement>('input[name="source"]'))
-    radio.checked = radio.value === source;
-}
-
-/** Runs one asynchronous read. A failed read is explained and changes nothing else. */
-async function attempt<T>(
-  panel: Panel,
-  what: string,
-  work: () => Promise<T>,
-  finish: (result: T) => void,
-): Promise<void> {
-  const mine = ++panel.request;
-  panel.events.onBusy(true);
-  try {
-    const result = await work();
-    if (mine === panel.request) finish(result);
-  } catch (error) {
-    if (mine === panel.request) panel.events.onProblem(explainFile(error, what));
-  } finally {
-    if (mine === panel.request) panel.events.onBusy(false);
-  }
-}
-
-/** Makes the worker drop data that are no longer shown. */
-function replace(panel: Panel, slot: 'fileData' | 'textData', data: HeldData): void {
-  const old = panel[slot];
-  panel[slot] = data;
-  panel.lastOwn = slot === 'fileData' ? 'file' : 'text';
-  panel.events.onProblem(undefined);
-  panel.events.onData(data);
-  if (old !== undefined) void panel.client.call('drop', old.id);
-}
-
-// ------------------------------------------------------------------------------------------------------------------------ text
+/** Most tensors that are listed without a filter. */
+const manyTensors = 12;
+/** Most numbers of a tensor that is read without being chosen. */
+const unasked = 2 ** 22;
 
 const commaLabels: Readonly<Record<Comma, string>> = {
   separates: 'separates numbers',
   decimal: 'is a decimal point',
   thousands: 'groups thousands',
 };
-
-/** Asks for the meaning of the commas in the text. */
-function ask(panel: Panel, question: CommaQuestion | undefined): void {
-  showFacts({ comma: { hidden: question === undefined } });
-  if (question === undefined) return;
-  showFacts({ 'comma-legend': `The comma in “${question.word}” …` });
-  const choose = (reading: Comma) => {
-    panel.comma = reading;
-    byId('text', HTMLTextAreaElement).focus();
-    void readText(panel);
-  };
-  render(
-    question.readings.map(
-      (reading) =>
-        html`<button type="button" data-comma=${reading} @click=${() => choose(reading)}>${commaLabels[reading]}</button>`,
-    ),
-    byId('comma-readings', HTMLElement),
-  );
-}
 
 /** The page's line about a text. */
 function textHint(answer: TextAnswer, comma: Comma | undefined): string {
@@ -128,146 +54,222 @@ function textHint(answer: TextAnswer, comma: Comma | undefined): string {
   return `${formatMany(countOf(data), 'number')}${shape}.${read} ${data.note ?? ''}`;
 }
 
-function readText(panel: Panel): Promise<void> {
-  const text = panel.longText ?? byId('text', HTMLTextAreaElement).value;
-  const { comma } = panel;
-  return attempt(
-    panel,
-    'the text',
-    () => panel.client.call('text', { text, comma }),
-    (answer) => {
-      ask(panel, answer.kind === 'question' ? answer.question : undefined);
-      showFacts({ 'text-hint': textHint(answer, comma) });
-      if (answer.kind === 'data') replace(panel, 'textData', answer.data);
-    },
-  );
-}
+/** The reason that a tensor cannot be chosen; empty for one that can. */
+const obstacleOf = ({ shape, readable }: TensorEntry) =>
+  shape.includes(0) ? ' (empty)' : readable ? '' : ' (no floats)';
 
-/** Keeps a text that is too long for the field beside it. */
-function holdText(panel: Panel, text: string | undefined): void {
-  panel.longText = text;
-  panel.comma = undefined;
-  showFacts({
-    'text-field': { hidden: text !== undefined },
-    'long-text': { hidden: text === undefined },
-    'long-text-words': `A text of ${formatBytes(text?.length ?? 0)}`,
-  });
-}
+/** The panel where the visitor chooses the source of the numbers. It takes files and texts dropped or pasted anywhere on the page, too. */
+export class Sources {
+  readonly #client: Client;
+  readonly #events: SourceEvents;
+  #source: Source = 'generate';
+  #lastOwn: Source = 'text';
+  #data: { readonly [source in Source]?: HeldData } = {};
+  /** Number of the newest request. Reading is asynchronous, and only the newest request may change the page. */
+  #request = 0;
+  #text = exampleText;
+  /** The visitor's answer about commas, for the current text. */
+  #comma: Comma | undefined;
+  #answer: TextAnswer | undefined;
+  #file: Extract<FileAnswer, { kind: 'tensors' }> | undefined;
+  #filter = '';
+  /** Index of the chosen tensor. */
+  #tensor: number | undefined;
 
-function startText(panel: Panel): void {
-  const field = byId('text', HTMLTextAreaElement);
-  field.value = exampleText;
-  field.addEventListener('input', () => {
-    panel.comma = undefined;
-    void readText(panel);
-  });
-  byId('other-text', HTMLButtonElement).addEventListener('click', () => {
-    holdText(panel, undefined);
-    field.value = exampleText;
-    field.focus();
-    void readText(panel);
-  });
-  field.addEventListener('paste', (event) => {
-    const text = event.clipboardData?.getData('text/plain') ?? '';
-    if (text.length <= longestText) return;
-    event.preventDefault();
-    takeText(panel, text);
-  });
-}
-
-/** Reads a text as if it had been written into the field. */
-function takeText(panel: Panel, text: string): void {
-  showPanel('text');
-  holdText(panel, text.length > longestText ? text : undefined);
-  if (text.length <= longestText) byId('text', HTMLTextAreaElement).value = text;
-  void readText(panel);
-}
-
-// ----------------------------------------------------------------------------------------------------------------------- files
-
-function useFiles(panel: Panel, list: ReturnType<typeof startTensorList>, opened: FileAnswer): void {
-  showPanel('file');
-  if (opened.kind === 'data') {
-    list.show(undefined);
-    replace(panel, 'fileData', opened.data);
-    return;
+  constructor(client: Client, events: SourceEvents) {
+    this.#client = client;
+    this.#events = events;
   }
-  const usable = list.show(opened);
-  panel.events.onProblem(
-    usable
-      ? undefined
-      : {
-          title: 'There are no floats in this file',
-          text: `${opened.name} holds no float tensor with numbers in it. Drop another file.`,
-        },
-  );
-}
 
-function startFiles(panel: Panel): void {
-  const picker = byId('file', HTMLInputElement);
-  const list = startTensorList((index, name) => {
-    void attempt(
-      panel,
-      name,
-      () => panel.client.call('tensor', index),
-      (data) => replace(panel, 'fileData', data),
-    );
-  });
-  const open = (files: readonly File[]) =>
-    attempt(
-      panel,
-      files.map(({ name }) => name).join(', '),
-      () => panel.client.call('files', files),
-      (opened) => useFiles(panel, list, opened),
-    );
-  byId('choose', HTMLButtonElement).addEventListener('click', () => picker.click());
-  picker.addEventListener('change', () => {
-    const files = [...(picker.files ?? [])];
-    // Cleared, so that choosing the same file again is a change.
-    if (files.length > 0) void open(files).finally(() => (picker.value = ''));
-  });
-  byId('sample', HTMLButtonElement).addEventListener('click', () => {
-    void attempt(panel, 'the sample model', sampleFile, (file) => void open([file]));
-  });
-  startDropping(
-    (files) => void open(files),
-    (text) => takeText(panel, text),
-  );
-  const [file, ...more] = takeFiles() ?? [];
-  // A text may raise questions, which are asked beside the field.
-  if (file?.type === 'text/plain') void file.text().then((text) => takeText(panel, text));
-  else if (file !== undefined) void open([file, ...more]);
-}
+  /** Takes what is dropped or pasted, and what another page has handed over. */
+  start(): void {
+    const open = (files: readonly File[]) => void this.#open(files);
+    const read = (text: string) => {
+      this.#source = 'text';
+      this.#read(text);
+    };
+    startDropping(open, read);
+    const [file, ...more] = takeFiles() ?? [];
+    // A text may raise questions, which are asked beside the field.
+    if (file?.type === 'text/plain') void file.text().then(read);
+    else if (file !== undefined) open([file, ...more]);
+  }
 
-/** Sets up the panel, the file dialog, and dropping files and pasting anywhere on the page. */
-export function startSources(client: Client, events: SourceEvents): Sources {
-  const panel: Panel = {
-    client,
-    events,
-    lastOwn: 'text',
-    fileData: undefined,
-    textData: undefined,
-    longText: undefined,
-    comma: undefined,
-    request: 0,
-  };
-  const choose = (source: Source) => {
-    panel.request++;
-    events.onBusy(false);
-    showPanel(source);
-    if (source === 'generate') events.onGenerate();
-    else if (source === 'text') void readText(panel);
-    else if (panel.fileData !== undefined) {
-      panel.lastOwn = 'file';
-      events.onData(panel.fileData);
+  /** Shows the fields of the generator, or those of the source that the visitor's last own data came from. */
+  show(data: 'generated' | 'own'): void {
+    this.#source = data === 'generated' ? 'generate' : this.#lastOwn;
+  }
+
+  /** Runs one asynchronous read. A failed read is explained and changes nothing else. */
+  async #attempt<Result>(what: string, work: () => Promise<Result>, finish: (result: Result) => void): Promise<void> {
+    const mine = ++this.#request;
+    this.#events.onBusy(true);
+    try {
+      const result = await work();
+      if (mine === this.#request) finish(result);
+    } catch (error) {
+      if (mine === this.#request) this.#events.onProblem(explainFile(error, what));
+    } finally {
+      if (mine === this.#request) this.#events.onBusy(false);
     }
-  };
-  for (const radio of document.querySelectorAll<HTMLInputElement>('input[name="source"]')) {
-    radio.addEventListener('change', () => choose(radio.value as Source));
   }
-  startText(panel);
-  startFiles(panel);
-  return { show: (data) => showPanel(data === 'generated' ? 'generate' : panel.lastOwn) };
+
+  /** Shows data, and makes the worker drop those of the same source before them. */
+  #use(source: 'text' | 'file', data: HeldData): void {
+    const old = this.#data[source];
+    this.#data = { ...this.#data, [source]: data };
+    this.#lastOwn = source;
+    this.#events.onProblem(undefined);
+    this.#events.onData(data);
+    if (old !== undefined) void this.#client.call('drop', old.id);
+  }
+
+  #choose(source: Source): void {
+    this.#request++;
+    this.#events.onBusy(false);
+    this.#source = source;
+    const { file } = this.#data;
+    if (source === 'generate') this.#events.onGenerate();
+    else if (source === 'text') this.#read(this.#text, this.#comma);
+    else if (file !== undefined) {
+      this.#lastOwn = 'file';
+      this.#events.onData(file);
+    }
+    this.#events.redraw();
+  }
+
+  #read(text: string, comma?: Comma): void {
+    this.#text = text;
+    this.#comma = comma;
+    const call = () => this.#client.call('text', { text, comma });
+    void this.#attempt('the text', call, (answer) => {
+      this.#answer = answer;
+      if (answer.kind === 'data') this.#use('text', answer.data);
+    });
+    this.#events.redraw();
+  }
+
+  async #open(files: readonly File[]): Promise<void> {
+    const names = files.map(({ name }) => name).join(', ');
+    const call = () => this.#client.call('files', files);
+    await this.#attempt(names, call, (opened) => {
+      this.#source = 'file';
+      this.#filter = '';
+      this.#tensor = undefined;
+      this.#file = opened.kind === 'data' ? undefined : opened;
+      if (opened.kind === 'data') this.#use('file', opened.data);
+      else this.#list(opened);
+    });
+  }
+
+  /** Chooses the first small matrix of a file, or else the first small tensor. */
+  #list({ name, tensors }: Extract<FileAnswer, { kind: 'tensors' }>): void {
+    const usable = tensors.flatMap((tensor, at) => (obstacleOf(tensor) === '' ? [{ ...tensor, at }] : []));
+    const small = usable.filter(({ shape }) => shape.reduce((a, b) => a * b, 1) <= unasked);
+    const first = small.find(({ shape }) => shape.length > 1) ?? small[0];
+    this.#events.onProblem(
+      usable.length > 0
+        ? undefined
+        : {
+            title: 'There are no floats in this file',
+            text: `${name} holds no float tensor with numbers in it. Drop another file.`,
+          },
+    );
+    if (first !== undefined) this.#readTensor(first.at, first.name);
+  }
+
+  #readTensor(at: number, name: string): void {
+    this.#tensor = at;
+    const call = () => this.#client.call('tensor', at);
+    void this.#attempt(name, call, (data) => this.#use('file', data));
+    this.#events.redraw();
+  }
+
+  #textView(): TemplateResult {
+    const isLong = this.#text.length > longestText;
+    const question = this.#answer?.kind === 'question' ? this.#answer.question : undefined;
+    const paste = (event: ClipboardEvent) => {
+      const text = event.clipboardData?.getData('text/plain') ?? '';
+      if (text.length <= longestText) return;
+      event.preventDefault();
+      this.#read(text);
+    };
+    return html`
+      <label class="field" ?hidden=${isLong}>Numbers, separated by anything
+        <textarea id="text" rows="6" spellcheck="false" autocomplete="off" aria-describedby="text-hint" .value=${live(isLong ? '' : this.#text)}
+          @input=${({ target }: Event) => this.#read((target as HTMLTextAreaElement).value)} @paste=${paste}></textarea>
+      </label>
+      <div class="row" ?hidden=${!isLong}>
+        <p><strong>A text of ${formatBytes(this.#text.length)}</strong> is read, but not shown.</p>
+        <button type="button" id="other-text" data-next="#text" @click=${() => this.#read(exampleText)}>Write others</button>
+      </div>
+      <fieldset class="question" id="comma" ?hidden=${question === undefined}>
+        <legend id="comma-legend">The comma in “${question?.word}” …</legend>
+        <div class="row">${question?.readings.map(
+          (reading) =>
+            html`<button type="button" data-comma=${reading} data-next="#text" @click=${() => this.#read(this.#text, reading)}>${commaLabels[reading]}</button>`,
+        )}</div>
+      </fieldset>
+      <p class="hint" id="text-hint" role="status">${this.#answer && textHint(this.#answer, this.#comma)}</p>`;
+  }
+
+  #fileView(): TemplateResult {
+    const openSample = () => void this.#attempt('the sample model', sampleFile, (file) => void this.#open([file]));
+    return html`
+      <div class="drop">
+        <p><strong>Drop a file anywhere on this page</strong></p>
+        <p class="hint">A model, .npy, text, or raw float32</p>
+        <div class="row center">${filesView('Choose a file…', (files) => void this.#open(files))}</div>
+        <button type="button" class="link" id="sample" @click=${openSample}>or load the sample model</button>
+      </div>
+      ${this.#file === undefined ? nothing : this.#tensorsView(this.#file)}`;
+  }
+
+  #tensorsView({ name: file, tensors }: Extract<FileAnswer, { kind: 'tensors' }>): TemplateResult {
+    const wanted = this.#filter.trim().toLowerCase();
+    const filter = ({ target }: Event) => {
+      this.#filter = (target as HTMLInputElement).value;
+      this.#events.redraw();
+    };
+    const choose = ({ target }: Event) => {
+      const at = Number((target as HTMLSelectElement).value);
+      this.#readTensor(at, tensors[at]?.name ?? '');
+    };
+    const option = (tensor: TensorEntry, at: number) => {
+      const { name, dtype, shape, bytes } = tensor;
+      if (!name.toLowerCase().includes(wanted)) return nothing;
+      const label = `${name} · ${dtype} ${formatShape(shape)}${obstacleOf(tensor)}`;
+      return html`<option value=${at} title="${label}, ${formatBytes(bytes)}" ?disabled=${obstacleOf(tensor) !== ''} .selected=${live(at === this.#tensor)}>${label}</option>`;
+    };
+    return html`<div class="fields">
+      <p class="pair"><strong id="tensors-file">${file}</strong> <span class="hint">${formatMany(tensors.length, 'tensor')}</span></p>
+      <label class="field" ?hidden=${tensors.length <= manyTensors}>Find a tensor
+        <input type="search" id="tensor-filter" autocomplete="off" spellcheck="false" .value=${live(this.#filter)} @input=${filter}>
+      </label>
+      <label class="field">Tensor
+        <select id="tensor" size="6" @change=${choose}>${tensors.map(option)}</select>
+      </label>
+    </div>`;
+  }
+
+  /** @param generator the fields of made numbers */
+  view(generator: TemplateResult): TemplateResult {
+    const fields = { generate: () => generator, text: () => this.#textView(), file: () => this.#fileView() };
+    return html`<section class="source" aria-label="Numbers">
+      ${choiceView({
+        name: 'source',
+        legend: 'Numbers',
+        options: { generate: 'Make', text: 'Paste', file: 'File' },
+        chosen: this.#source,
+        choose: (source) => this.#choose(source),
+      })}
+      <div class="fields source-fields">${fields[this.#source]()}</div>
+      <p class="private">
+        <svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true"><path d="M4 7V5a4 4 0 0 1 8 0v2M3 7h10v7H3z" /></svg>
+        Your numbers never leave this device.
+      </p>
+    </section>`;
+  }
 }
 
 /** Explains why a file could not be used. */

@@ -1,14 +1,19 @@
 import type { HeldData } from './engine.js';
 import type { Settings } from './settings.js';
-import type { NumbersView, ViewRequest } from './view.js';
+import type { NumbersView, Section, ViewRequest } from './view.js';
+
+/** Sections that are computed when the controls rest, one after the other, so that a change waits for one of them at most. */
+export const slowSections = ['ladder', 'clipping', 'codes'] as const satisfies readonly Section[];
 
 /** State of the page. The drawing is a function of it. */
 export interface State {
   settings: Settings;
   /** The visitor's own data, once there are any. */
   own: HeldData | undefined;
-  /** The newest answer of the worker. Sections that take longer are added to it when the controls rest. */
+  /** The newest answer of the worker. */
   view: NumbersView | undefined;
+  /** The newest of each slow section. */
+  slow: Partial<Pick<NumbersView, (typeof slowSections)[number]>>;
   /**
    * Position of the number line's view, from 0 (lowest code) to 1 (highest). As a fraction it fits every bit width. Undefined until the
    * visitor moves it.
@@ -18,4 +23,15 @@ export interface State {
   row: ViewRequest['row'];
   /** The selected bar of the histogram. */
   bar: number | undefined;
+  readonly open: Set<Section>;
+  /** True while the page computes or reads. */
+  isBusy: boolean;
+}
+
+/** What the views of the page may do. */
+export interface PageEvents {
+  /** Changes settings. @param isMoving true for a control that moves through many values */
+  change(settings: Partial<Settings>, control: string, isMoving?: boolean): void;
+  /** Changes the state apart from the settings, and asks for a view if that needs one. */
+  set(change: Partial<State>, needs?: 'view' | 'moving view'): void;
 }

@@ -16,8 +16,7 @@ export interface Failure {
 }
 
 /** The parts of the page that are computed only while they are open. */
-export const sections = ['line', 'ladder', 'clipping', 'codes', 'errors', 'rows', 'twin'] as const;
-export type Section = (typeof sections)[number];
+export type Section = 'line' | 'ladder' | 'clipping' | 'codes' | 'errors' | 'rows' | 'twin';
 
 /** A request of the page for a view. */
 export interface ViewRequest {

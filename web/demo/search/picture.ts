@@ -1,6 +1,7 @@
 import { type AxisMap, drawAxis, type Frame, place, ticks } from '../shared/axis.js';
-import { byId, setText, svg } from '../shared/dom.js';
+import { svg } from '../shared/dom.js';
 import { formatLabel } from '../shared/format.js';
+import { render, svg as svgView, type TemplateResult } from '../shared/template.js';
 import type { Picture } from './messages.js';
 import type { Settings } from './settings.js';
 
@@ -27,8 +28,9 @@ function landingOf({ estimates, neighbors, best }: Picture, { factor, metric }: 
 const names = { cosine: 'cosine', dot: 'dot product', euclidean: 'distance' } as const;
 
 /** Text alternative of the picture. */
-function pictureWords({ found, neighbors }: Landing, settings: Settings, queries: number): string {
+export function pictureWords(picture: Picture, settings: Settings, queries: number): string {
   const { factor, query } = settings;
+  const { found, neighbors } = landingOf(picture, settings);
   const where = factor === 0 ? `the ${k} best by codes` : `the ${k * factor} best by codes, which are scored again`;
   return `Query ${query + 1} of ${queries}: ${found} of its ${neighbors} true neighbors are among ${where}.`;
 }
@@ -41,6 +43,8 @@ interface Base {
   readonly frame: Frame;
   readonly x: AxisMap;
   readonly y: AxisMap;
+  /** The rest of the picture. */
+  readonly landingGroup: SVGGElement;
 }
 
 let drawn: Base | undefined;
@@ -98,59 +102,50 @@ function drawBase(
   // One path for all dots is drawn in a fraction of the time of one element each.
   const cloud: string[] = [];
   for (let i = neighbors; i < exact.length; i++) cloud.push(dotAt(x(exact[i] as number), y(estimates[i] as number)));
+  const landingGroup = svg('g', { class: 'landing' });
   chart.replaceChildren(
     ...same,
     svg('path', { class: 'cloud', d: cloud.join('') }),
     // Drawn as always, with the lower values on the left; a distance has them on the right.
     drawAxis(chart, frame, x, left, right),
     grid,
-    svg('g', { class: 'landing' }),
+    landingGroup,
   );
-  return { picture, width, height, frame, x, y };
+  return { picture, width, height, frame, x, y, landingGroup };
 }
 
 const dotAt = (x: number, y: number) => (Number.isFinite(y) ? `M${x.toFixed(1)} ${y.toFixed(1)}h0` : '');
 
-/** Draws exact scores against those by codes. @param size of the chart, in pixels */
-export function drawPicture(
-  picture: Picture | undefined,
-  settings: Settings,
-  queries: number,
-  { width, height }: { readonly width: number; readonly height: number },
-): void {
-  const chart = byId('chart', SVGSVGElement);
-  const words = byId('picture-words', HTMLElement);
-  if (picture === undefined || width === 0) {
-    setText(words, 'Where the true neighbors of a query land.');
+/** Draws exact scores against those by codes. */
+export function drawPicture(chart: SVGSVGElement, picture: Picture | undefined, settings: Settings | undefined): void {
+  if (picture === undefined || settings === undefined) {
     chart.replaceChildren();
     drawn = undefined;
     return;
   }
+  const { width, height } = chart.getBoundingClientRect();
   const landing = landingOf(picture, settings);
-  setText(words, pictureWords(landing, settings, queries));
   if (drawn?.picture !== picture || drawn.width !== width || drawn.height !== height) {
     drawn = drawBase(chart, picture, settings.metric, width, height);
   }
-  const { frame, x, y } = drawn;
+  const { frame, x, y, landingGroup } = drawn;
   const { exact, estimates, neighbors } = picture;
   const flip = landing.up ? 1 : -1;
   const found: string[] = [];
-  const lost: SVGElement[] = [];
+  const lost: TemplateResult[] = [];
   for (let i = 0; i < neighbors; i++) {
     const [px, py] = [x(exact[i] as number), y(estimates[i] as number)];
     if (!Number.isFinite(py)) continue;
     if (((estimates[i] as number) - landing.cut) * flip >= 0) found.push(dotAt(px, py));
-    else lost.push(svg('circle', { cx: px, cy: py, r: 5, class: 'lost' }));
+    else lost.push(svgView`<circle cx=${px} cy=${py} r="5" class="lost" />`);
   }
   const cut = y(landing.cut);
-  chart.lastElementChild?.replaceChildren(
-    svg('line', { class: 'cut', x1: frame.left, x2: width - frame.right, y1: cut, y2: cut }),
-    svg('path', { class: 'neighbors', d: found.join('') }),
-    ...lost,
-    svg(
-      'text',
-      { class: 'cut-words', x: frame.left + 6, y: cut - 6 },
-      settings.factor === 0 ? `the ${k} best are returned` : `the ${k * settings.factor} best are scored again`,
-    ),
+  const words =
+    settings.factor === 0 ? `the ${k} best are returned` : `the ${k * settings.factor} best are scored again`;
+  render(
+    svgView`<line class="cut" x1=${frame.left} x2=${width - frame.right} y1=${cut} y2=${cut} />
+      <path class="neighbors" d=${found.join('')} />${lost}
+      <text class="cut-words" x=${frame.left + 6} y=${cut - 6}>${words}</text>`,
+    landingGroup,
   );
 }

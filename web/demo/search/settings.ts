@@ -6,7 +6,7 @@ export const widths = [1, 2, 4, 8] as const;
 export const factors = [0, 2, 4, 8, 16, 32] as const;
 /** Parts of a vector that are searched, in the order of their slider. */
 export const parts = [4, 2, 1] as const;
-export const metrics = ['cosine', 'dot', 'euclidean'] as const satisfies readonly VectorMetric[];
+const metrics = ['cosine', 'dot', 'euclidean'] as const satisfies readonly VectorMetric[];
 
 /** Values of the controls. */
 export interface Settings {

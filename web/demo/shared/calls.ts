@@ -1,7 +1,6 @@
 // Typed calls from a page to its worker: a promise for each answer, with progress, errors, and an end.
 import type { ScalepointError } from 'scalepoint';
 import type { Hint, OptionProblem } from '../../src/tooling.js';
-import { lostWorker } from './problems.js';
 
 /** A function that a worker offers: from a question to an answer. The second argument reports progress. */
 type WorkerCall = (question: never, onProgress: (step: unknown) => void) => unknown;
@@ -112,7 +111,8 @@ export function callWorker<Calls>(make: () => Worker, options: WorkerOptions): W
     const made = make();
     made.onerror = ({ message }) => {
       if (worker !== made) return;
-      const error = new Error(message || lostWorker(work));
+      const lossText = `the part of this page that ${work} did not start, or the browser ended it; close other tabs, then try again`;
+      const error = new Error(message || lossText);
       if (isOnly) lost = error;
       onLost?.(error);
       stop(error);

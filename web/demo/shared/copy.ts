@@ -29,6 +29,16 @@ export async function copy(text: string, what: string): Promise<void> {
   }
 }
 
+/** Makes buttons copy the text of the element that their `data-copies` names. */
+export function startCopying(): void {
+  document.addEventListener('click', ({ target }) => {
+    const button = (target as Element).closest<HTMLElement>('[data-copies]');
+    if (button === null) return;
+    const { copies = '', name = '' } = button.dataset;
+    void copy(byId(copies, HTMLElement).textContent ?? '', name);
+  });
+}
+
 /** Saves a file as a download. `done` is called when the file is no longer needed. */
 export function download(blob: Blob, name: string, done: () => void = () => {}): void {
   const address = URL.createObjectURL(blob);

@@ -13,24 +13,6 @@ export function byId<T extends Element>(id: string, type: abstract new (...args:
   return found;
 }
 
-function fill(node: Element, attributes: Attributes, children: readonly (Node | string)[]): void {
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value !== false) node.setAttribute(name, String(value));
-  }
-  node.append(...children);
-}
-
-/** Creates an HTML element. */
-export function html<K extends keyof HTMLElementTagNameMap>(
-  name: K,
-  attributes: Attributes = {},
-  ...children: (Node | string)[]
-): HTMLElementTagNameMap[K] {
-  const node = document.createElement(name);
-  fill(node, attributes, children);
-  return node;
-}
-
 /** Creates an SVG element. */
 export function svg<K extends keyof SVGElementTagNameMap>(
   name: K,
@@ -38,7 +20,10 @@ export function svg<K extends keyof SVGElementTagNameMap>(
   ...children: (Node | string)[]
 ): SVGElementTagNameMap[K] {
   const node = document.createElementNS(svgNamespace, name);
-  fill(node, attributes, children);
+  for (const [attribute, value] of Object.entries(attributes)) {
+    if (value !== false) node.setAttribute(attribute, String(value));
+  }
+  node.append(...children);
   return node;
 }
 
@@ -63,24 +48,4 @@ export function onTheme(node: Element, action: () => void): void {
 /** Sets the text of a node if it differs. Setting the same text would repaint it and make screen readers repeat it. */
 export function setText(node: Element, text: string): void {
   if (node.textContent !== text) node.textContent = text;
-}
-
-/** Facts about an element: its text, or members. A name with a dot is a class that it has or has not; null removes an attribute. */
-export type ElementFacts = string | Readonly<Record<string, string | number | boolean | null>>;
-
-/** Shows facts in elements of the page, by their ids. Members that have their value already are left alone. */
-export function showFacts(facts: Readonly<Record<string, ElementFacts>>): void {
-  for (const [id, shown] of Object.entries(facts)) {
-    const node = byId(id, Element);
-    for (const [name, value] of Object.entries(typeof shown === 'string' ? { textContent: shown } : shown)) {
-      if (name.startsWith('.')) node.classList.toggle(name.slice(1), value === true);
-      else if (value === null) node.removeAttribute(name);
-      else if (Reflect.get(node, name) !== value) Reflect.set(node, name, value);
-    }
-  }
-}
-
-/** Marks the stop that a slider stands at; -1 marks none. */
-export function markStop(stops: Element | null, at: number): void {
-  for (const [i, stop] of [...(stops?.children ?? [])].entries()) stop.classList.toggle('current', i === at);
 }

@@ -1,5 +1,6 @@
 import { copy } from './copy.js';
-import { byId, html } from './dom.js';
+import { byId } from './dom.js';
+import { html, nothing, render, repeat, type TemplateResult } from './template.js';
 
 /** An error, explained to the visitor. */
 export interface PageProblem {
@@ -15,47 +16,45 @@ export interface PageProblem {
 /** A file problem stays until the next file is opened or the visitor closes it. A settings problem goes when the settings change. */
 export type ProblemSlot = 'file' | 'settings';
 
-const shown = new Map<ProblemSlot, string>();
+const shown = new Map<ProblemSlot, PageProblem>();
+const keyOf = ({ title, text }: PageProblem) => `${title}\n${text}`;
 
 /** Facts for a report about a problem. It names only the files that the message names. */
-function detailsOf({ title, text }: PageProblem): string {
+function detailsOf(problem: PageProblem): string {
   const [version, build, tier] = ['version', 'build', 'tier'].map(
     (part) => byId(`about-${part}`, HTMLElement).textContent,
   );
-  return `${title}\n${text}\n\nScalepoint ${version}, build ${build}${tier}\n${navigator.userAgent}\n`;
+  return `${keyOf(problem)}\n\nScalepoint ${version}, build ${build}${tier}\n${navigator.userAgent}\n`;
+}
+
+function cardView(slot: ProblemSlot, problem: PageProblem): TemplateResult {
+  const { title, text, action, isExpected } = problem;
+  const button = (label: string, run: () => void) => html`<button type="button" @click=${run}>${label}</button>`;
+  return html`<div class="problem" data-slot=${slot}><p><strong>${title}</strong></p><p>${text}</p><div class="row"
+    >${action && button(action.label, action.run)}${
+      isExpected ? nothing : button('Copy details', () => void copy(detailsOf(problem), 'Details'))
+    }${slot === 'file' ? button('Close', () => showProblem('file')) : nothing}</div></div>`;
 }
 
 /** Shows a problem in its slot, or clears the slot. Showing the same problem again changes nothing, so it is announced once. */
 export function showProblem(slot: ProblemSlot, problem?: PageProblem): void {
-  const key = problem === undefined ? '' : `${problem.title}\n${problem.text}`;
-  if ((shown.get(slot) ?? '') === key) return;
-  shown.set(slot, key);
+  const before = shown.get(slot);
+  if ((before && keyOf(before)) === (problem && keyOf(problem))) return;
   const container = byId('problems', HTMLElement);
-  const old = container.querySelector(`[data-slot="${slot}"]`);
+  const cardOf = () => container.querySelector(`[data-slot="${slot}"]`);
   // If a button of the message has the focus, the focus moves to the result instead of the top of the page.
-  if (old?.contains(document.activeElement))
+  if (cardOf()?.contains(document.activeElement))
     (document.getElementById('result') ?? byId('main', HTMLElement)).focus({ preventScroll: true });
-  old?.remove();
-  if (problem === undefined) return;
-  const buttons = html('div', { class: 'row' });
-  const button = (label: string, run: () => void) => {
-    const node = html('button', { type: 'button' }, label);
-    node.addEventListener('click', run);
-    buttons.append(node);
-  };
-  if (problem.action !== undefined) button(problem.action.label, problem.action.run);
-  if (!problem.isExpected) button('Copy details', () => void copy(detailsOf(problem), 'Details'));
-  if (slot === 'file') button('Close', () => showProblem('file'));
-  const card = html(
-    'div',
-    { class: 'problem', 'data-slot': slot },
-    html('p', {}, html('strong', {}, problem.title)),
-    html('p', {}, problem.text),
-    buttons,
+  shown.delete(slot);
+  if (problem !== undefined) shown.set(slot, problem);
+  const cards = repeat(
+    shown,
+    ([, each]) => keyOf(each),
+    ([place, each]) => cardView(place, each),
   );
-  container.append(card);
+  render(cards, container);
   // A file can be dropped while the page is scrolled down, where its message would not be seen.
-  if (slot === 'file') card.scrollIntoView({ block: 'nearest' });
+  if (slot === 'file') cardOf()?.scrollIntoView({ block: 'nearest' });
 }
 
 /** A message as a sentence, with the place of the error before the full stop. Messages of browsers may have a full stop already. */
@@ -66,11 +65,6 @@ export function asSentence(message: string, place = ''): string {
 /** A message of the package, which begins in lower case, as a sentence. */
 export function sentence(message: string): string {
   return asSentence(`${message[0]?.toUpperCase() ?? ''}${message.slice(1)}`);
-}
-
-/** The message about a worker that did not start, or was ended. @param work that it does, such as `reads tensors` */
-export function lostWorker(work: string): string {
-  return `the part of this page that ${work} did not start, or the browser ended it; close other tabs, then try again`;
 }
 
 /** The message of a thrown value of any type. */

@@ -1,10 +1,10 @@
 // Templates of the pages: lit-html, and what the pages add to it.
-import { type ElementPart, html, noChange, type TemplateResult } from 'lit-html';
+import { type ElementPart, html, noChange, render, type TemplateResult } from 'lit-html';
 import { Directive, directive } from 'lit-html/directive.js';
-import { onResize } from './dom.js';
+import { byId, onResize } from './dom.js';
 import { watchScrollBox } from './scroll.js';
 
-export { html, nothing, render, type TemplateResult } from 'lit-html';
+export { html, noChange, nothing, render, svg, type TemplateResult } from 'lit-html';
 export { live } from 'lit-html/directives/live.js';
 export { repeat } from 'lit-html/directives/repeat.js';
 
@@ -76,6 +76,19 @@ export function renderWithFocus(draw: () => void): void {
     node?.focus({ preventScroll: true });
     if (node !== null && document.activeElement === node) return;
   }
+}
+
+/**
+ * What renders the page that is shown now into its main element, above its static notes. It keeps the focus, and returns false once another
+ * page has taken the place of this one: see `visit`.
+ */
+export function pageRenderer(): (page: TemplateResult) => boolean {
+  const main = byId('main', HTMLElement);
+  const renderBefore = main.querySelector<HTMLElement>(':scope > .notes');
+  return (page) => {
+    if (main.isConnected) renderWithFocus(() => render(page, main, { renderBefore }));
+    return main.isConnected;
+  };
 }
 
 /** A function that returns its last result as long as its arguments stay the same. */

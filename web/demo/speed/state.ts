@@ -6,9 +6,9 @@ export interface State {
   /** `first` measures the headline only, `all` everything. */
   readonly run: 'none' | 'first' | 'all';
   /** End of the last run. Undefined before the first run and during one. */
-  readonly ended?: 'done' | 'stopped' | 'failed';
+  readonly ended?: 'done' | 'stopped' | 'failed' | undefined;
   /** Message of the failure. */
-  readonly problem?: string;
+  readonly problem?: string | undefined;
   /** The rows of a run of everything, in order. */
   readonly rows: readonly BenchRow[];
   /** The turns of the headline, once all of them are measured. */

@@ -122,11 +122,8 @@ export function unpack(
     : kind.unpack(core, bytes, q, out);
 }
 
-/** The argument q of a layer, as weights: codes if a kernel computes with them, else floats. */
-export function weightsOf(core: Core, q: QuantizedTensor): Weights {
-  const tensor = given(core, q, 'restore', anyKind);
-  const weights = tensor.asWeights?.();
-  if (weights !== undefined) return weights;
+/** The restored floats of a tensor as the weights of a layer. */
+function restoredWeights(core: Core, tensor: GivenTensor): Weights {
   const [outputs, inputs] = checkMatrix(tensor.shape, 'q.shape');
   return {
     outputs,
@@ -152,6 +149,12 @@ export function weightsOf(core: Core, q: QuantizedTensor): Weights {
       checkStatus(core.module.setLayerFloats(layer, row, own, count));
     },
   };
+}
+
+/** The argument q of a layer, as weights: codes if a kernel computes with them, else floats. */
+export function weightsOf(core: Core, q: QuantizedTensor): Weights {
+  const tensor = given(core, q, 'restore', anyKind);
+  return tensor.asWeights?.() ?? restoredWeights(core, tensor);
 }
 
 /** The argument `vectors` of an index, if the index can use its codes as they are. */

@@ -53,7 +53,9 @@ it('takes bits from a network with one slider, and tells accuracy and bytes', as
       .toBeCloseTo(expected, 1);
     expect(await page.textContent('#width-bits')).toBe(`${bits} bits`);
   }
-  expect(await page.textContent('#wall-caption')).toMatch(/^213 of these 240 are read wrongly and marked/);
+  expect(await page.textContent('#wall-caption')).toBe(
+    'The network reads 27 of these 240 new digits. Its mistakes are red.',
+  );
   expect(await page.getAttribute('#width', 'aria-valuetext')).toBe('2 bits');
 });
 
@@ -241,7 +243,9 @@ it('can be touched before the core is there and with at most 150 kB, and loads t
   // Nothing waits for the weights: the network at each width, the pad, and the figures, which the core computes.
   await slide('width', 7);
   await expect.poll(() => page.textContent('#width-right')).toMatch(/^11\.4/);
-  expect(await page.textContent('#wall-caption')).toMatch(/^213 of these 240 are read wrongly and marked/);
+  expect(await page.textContent('#wall-caption')).toBe(
+    'The network reads 27 of these 240 new digits. Its mistakes are red.',
+  );
   expect(await page.textContent('#wall-basis')).toBe('Recorded, and computed here in a moment.');
   expect(await page.textContent('#fig-round-words')).toContain('becomes code 2');
   const readings = () => page.$$eval('#pad-readings .reading', (nodes) => nodes.map((node) => node.textContent));

@@ -6,13 +6,13 @@ import { load, type QuantizeOptions, type Scalepoint } from 'scalepoint';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { hangLimit } from '../../../../scripts/chromium.mjs';
 import { serve } from '../../../../scripts/serve.mjs';
+import { bitsOf } from '../../../../web/demo/numbers/closer.js';
 import { type DataSet, statisticsOf } from '../../../../web/demo/numbers/data.js';
 import { countBytes, evaluate, quantizeOptions, sliceOf } from '../../../../web/demo/numbers/evaluate.js';
 import { type Comma, readText } from '../../../../web/demo/numbers/numbers.js';
 import { elementsOf, partsOf, runsOf, takeSample } from '../../../../web/demo/numbers/parts.js';
 import { defaultSettings, formatHash, parseHash, type Settings } from '../../../../web/demo/numbers/settings.js';
 import { snippet } from '../../../../web/demo/numbers/snippet.js';
-import { bitsOf } from '../../../../web/demo/numbers/table.js';
 import { ticks } from '../../../../web/demo/shared/axis.js';
 import { formatBytes, formatDecibels, formatReal, formatShare } from '../../../../web/demo/shared/format.js';
 import { distributions, generate } from '../../../../web/demo/shared/generate.js';
@@ -127,12 +127,14 @@ async function newPage(): Promise<void> {
 async function sharePage(sections: Sections): Promise<void> {
   await newPage();
   await page.addInitScript((sections) => {
-    const closed = sections === 'all' ? '#twin' : '#twin, #closer-ladder, #closer-clipping, #closer-codes';
-    const unfold = () => {
-      for (const details of document.querySelectorAll('details')) details.open = !details.matches(closed);
-    };
-    // Before the page's own modules run, so that it computes everything once.
-    addEventListener('readystatechange', unfold, { capture: true, once: true });
+    const closed =
+      sections === 'all' ? '#closer-twin' : '#closer-twin, #closer-ladder, #closer-clipping, #closer-codes';
+    // As soon as the page has rendered them, so that it computes everything once.
+    new MutationObserver((_, observer) => {
+      const all = document.querySelectorAll('details');
+      for (const details of all) details.open = !details.matches(closed);
+      if (all.length > 0) observer.disconnect();
+    }).observe(document, { childList: true, subtree: true });
   }, sections);
   const session = await context.newCDPSession(page);
   shared.set(sections, { page, forget: () => session.send('Page.resetNavigationHistory') });
@@ -771,7 +773,7 @@ describe('the demo page', () => {
       }
     };
     await open('granularity=per-group', { sections: 'all' });
-    await page.click('#twin summary');
+    await page.click('#closer-twin summary');
     await rested();
     await checkLooks('groups');
     await paste('1 2 nan');
@@ -784,7 +786,7 @@ describe('the demo page', () => {
   it('does not scroll horizontally at widths from 320 pixels', async () => {
     const height = 740;
     await open('granularity=per-group&bits=16&scheme=asymmetric', { width: 320, height, sections: 'all' });
-    await page.click('#twin summary');
+    await page.click('#closer-twin summary');
     await drop(
       `${'a-very-long-name-without-any-break'.repeat(4)}.safetensors`,
       safetensors({
@@ -1030,7 +1032,7 @@ describe('the demo page', () => {
 
   it('lists the levels and bins of the histogram in tables', async () => {
     await open('bits=3&logCounts=yes');
-    await page.click('#twin summary');
+    await page.click('#closer-twin summary');
     await rested();
     const last = (id: string) =>
       page.$$eval(`#${id} tr`, (rows) =>

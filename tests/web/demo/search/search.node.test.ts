@@ -87,7 +87,7 @@ describe('the page Search', () => {
     await page.keyboard.press('End');
     await page.keyboard.press('ArrowLeft');
     await expect.poll(() => new URL(page.url()).hash).toBe('#bits=4&rerank=16&metric=dot');
-    await expect.poll(() => page.getAttribute('#factor', 'aria-valuetext')).toBe('of the best 160');
+    await expect.poll(() => page.getAttribute('#factor', 'aria-valuetext')).toBe('the best 160');
     await expect
       .poll(() => page.textContent('#picture-words'))
       .toMatch(/^Query 1 of 64: \d+ of its 10 true neighbors are among the 160 best by codes/);

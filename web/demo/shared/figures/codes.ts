@@ -1,16 +1,15 @@
 import type { Scalepoint } from 'scalepoint';
-import { byId, setText, svg } from '../dom.js';
 import { formatDecibels } from '../format.js';
+import { remembered, svg } from '../template.js';
 import { bell } from './bell.js';
-import { barPath, drawnFor, figureIn, histogram, makeHandle, sizeOf } from './figure.js';
-import type { FigureState, StartFigure } from './state.js';
+import { barPath, type Figure, histogram, linesPath } from './figure.js';
 
 /** Numbers that share the largest magnitude, by which the codes are multiplied. */
 const blockSize = 64;
 /** Length of the track of the handle, in pixels, and its height. */
-const trackLength = 220;
-const trackHeight = 18;
+const [trackLength, trackHeight] = [220, 18];
 const span = 3.6;
+const heights = histogram(bell, -span, span, 80);
 /** The largest magnitude of a usual block of the bell, for the picture. */
 const usual = (() => {
   const largest = Array.from({ length: bell.length / blockSize }, (_, block) =>
@@ -22,65 +21,43 @@ const usual = (() => {
 /** Sixteen levels, even on both sides of 0, as NF4 has seven below and eight above. */
 const even = Float32Array.from({ length: 16 }, (_, i) => (i - 7) / (i < 7 ? 7 : 8));
 
-/** Levels between even ones and those of NF4: bend 0 and 1. */
-function levelsOf(nf4: Float32Array, bend: number): Float32Array {
-  return even.map((x, i) => x + (nf4[i]! - x) * bend);
-}
+/** The levels of NF4, by the core. */
+const readNf4 = remembered((core: Scalepoint) =>
+  Float32Array.from(core.quantizeCodebook(bell.subarray(0, blockSize), { codebook: 'nf4', blockSize }).codebook),
+);
 
 /** Sixteen levels over a bell, from even ones to more where more numbers are. */
-export const startCodes: StartFigure = (set, current) => {
-  const figure = figureIn('fig-codes');
-  let size = sizeOf(figure);
-  let nf4: Float32Array | undefined;
-  const at = (value: number) => size.width / 2 + (value / span) * (size.width / 2 - 16);
-  const trackStart = () => (size.width - trackLength) / 2;
-  const handle = makeHandle(figure, {
-    label: 'Where the levels are',
-    min: 0,
-    max: 1,
-    step: 0.05,
-    valueAt: (x) => (x - trackStart()) / trackLength,
-    current: () => current().bend,
-    onChange: (bend) => set({ bend }),
-  });
-  const bars = svg('path', { class: 'bars' });
-  const moving = svg('g', {});
-  figure.append(bars, moving, handle.node);
-  const heights = histogram(bell, -span, span, 80);
-
-  const wordsOf = (core: Scalepoint, levels: Float32Array, bend: number) => {
-    const q = core.quantizeCodebook(bell, { codebook: levels, blockSize });
-    const where = bend < 0.03 ? 'Even levels' : bend > 0.97 ? 'NF4' : 'In between';
-    return `${where}: ${formatDecibels(core.compare(bell, q).sqnrDb)} with the same 4 bits.`;
-  };
-
-  const draw = ({ core, bend }: FigureState) => {
-    size = sizeOf(figure);
-    // Ask the core for NF4 once.
-    if (core !== undefined && nf4 === undefined) {
-      const q = core.quantizeCodebook(bell.subarray(0, blockSize), { codebook: 'nf4', blockSize });
-      nf4 = Float32Array.from(q.codebook);
+export const codes: Figure = {
+  name: 'codes',
+  label: 'Where the levels are',
+  min: 0,
+  max: 1,
+  step: 0.05,
+  uses: ['bend'],
+  valueAt: (x, { width }) => (x - (width - trackLength) / 2) / trackLength,
+  draw({ core, bend }, { width, height }) {
+    const at = (value: number) => width / 2 + (value / span) * (width / 2 - 16);
+    const [ground, from] = [height - 26, (width - trackLength) / 2];
+    // Bend 0 gives even levels, 1 those of NF4.
+    const nf4 = core && readNf4(core);
+    const levels = nf4 === undefined ? even : even.map((x, i) => x + (nf4[i]! - x) * bend);
+    const picture = svg`
+      <path class="bars" d=${barPath(heights, (share) => at((share * 2 - 1) * span), ground, ground - 50)} />
+      <path class="level" d=${linesPath(
+        Array.from(levels, (level) => at(level * usual)),
+        40,
+        ground,
+      )} />
+      <line class="base" x1="8" x2=${width - 8} y1=${ground} y2=${ground} />
+      <line class="track" x1=${from} x2=${from + trackLength} y1=${trackHeight} y2=${trackHeight} />
+      <text x=${from - 26} y=${trackHeight + 5} text-anchor="end">even</text>
+      <text x=${from + trackLength + 26} y=${trackHeight + 5}>NF4</text>`;
+    let words = '';
+    if (core !== undefined) {
+      const q = core.quantizeCodebook(bell, { codebook: levels, blockSize });
+      const where = bend < 0.03 ? 'Even levels' : bend > 0.97 ? 'NF4' : 'In between';
+      words = `${where}: ${formatDecibels(core.compare(bell, q).sqnrDb)} with the same 4 bits.`;
     }
-    // Draw the histogram and the levels.
-    const ground = size.height - 26;
-    bars.setAttribute(
-      'd',
-      barPath(heights, (share) => at((share * 2 - 1) * span), ground, ground - 50),
-    );
-    const levels = nf4 === undefined ? even : levelsOf(nf4, bend);
-    const d = [...levels].map((level) => `M${at(level * usual).toFixed(1)} 40V${ground}`);
-    const from = trackStart();
-    moving.replaceChildren(
-      svg('path', { class: 'level', d: d.join('') }),
-      svg('line', { class: 'base', x1: 8, x2: size.width - 8, y1: ground, y2: ground }),
-      svg('line', { class: 'track', x1: from, x2: from + trackLength, y1: trackHeight, y2: trackHeight }),
-      svg('text', { x: from - 26, y: trackHeight + 5, 'text-anchor': 'end' }, 'even'),
-      svg('text', { x: from + trackLength + 26, y: trackHeight + 5 }, 'NF4'),
-    );
-    // Say it.
-    const words = core === undefined ? '' : wordsOf(core, levels, bend);
-    handle.place(from + trackLength * bend, trackHeight, bend, words);
-    setText(byId('fig-codes-words', HTMLElement), words);
-  };
-  return drawnFor(figure, draw, current, 'bend');
+    return { picture, handle: { x: from + trackLength * bend, y: trackHeight }, words };
+  },
 };

@@ -1,9 +1,9 @@
 import type { QuantizeOptions } from 'scalepoint';
-import { byId, onTheme, setText, svg } from '../dom.js';
+import { byId } from '../dom.js';
 import { formatDecibels, formatReal } from '../format.js';
 import { generate } from '../generate.js';
-import { drawnFor, figureIn, makeHandle, sizeOf } from './figure.js';
-import type { FigureState, StartFigure } from './state.js';
+import { svg } from '../template.js';
+import { type Figure, type FigureSize, linesPath } from './figure.js';
 
 const rows = 16;
 const columns = 64;
@@ -23,8 +23,8 @@ const granularityOf = (size: (typeof sizes)[number]): NonNullable<QuantizeOption
 
 /** Root mean square of a row. */
 const magnitudes = Array.from({ length: rows }, (_, row) => {
-  const own = weights.subarray(row * columns, (row + 1) * columns);
-  return Math.sqrt(own.reduce((sum, x) => sum + x * x, 0) / columns);
+  const numbers = weights.subarray(row * columns, (row + 1) * columns);
+  return Math.sqrt(numbers.reduce((sum, x) => sum + x * x, 0) / columns);
 });
 
 /** The matrix in a picture: its numbers, and over them their errors beside the magnitude of the row. */
@@ -46,40 +46,31 @@ function paint(canvas: HTMLCanvasElement, restored: Float32Array | undefined): v
   }
 }
 
-/** A matrix that lights up where numbers are lost. The visitor drags the edge of a group. */
-export const startGroups: StartFigure = (set, current) => {
-  const figure = figureIn('fig-groups');
-  const canvas = byId('groups-picture', HTMLCanvasElement);
-  let size = sizeOf(figure);
-  // The matrix takes all but a margin, into which the handle goes when one scale is for everything.
-  const room = () => size.width - margin;
-  const edgeOf = (group: number) => {
-    const one = sizes[group] ?? 'tensor';
-    return one === 'tensor' ? size.width - 20 : (one / columns) * room();
-  };
-  const handle = makeHandle(figure, {
-    label: 'How few numbers share a scale',
-    min: 0,
-    max: sizes.length - 1,
-    step: 1,
-    valueAt: (x) => {
-      const far = sizes.map((_, i) => Math.abs(edgeOf(i) - x));
-      return far.indexOf(Math.min(...far));
-    },
-    current: () => current().group,
-    onChange: (group) => set({ group: Math.round(group) }),
-  });
-  const lines = svg('path', { class: 'level' });
-  const edge = svg('line', { class: 'edge' });
-  figure.append(lines, edge, handle.node);
+/** Place of the edge of a group. The matrix takes all but a margin, into which the handle goes when one scale is for everything. */
+function edgeOf(group: number, { width }: FigureSize): number {
+  const one = sizes[group] ?? 'tensor';
+  return one === 'tensor' ? width - 20 : (one / columns) * (width - margin);
+}
 
-  const draw = ({ core, group }: FigureState) => {
-    size = sizeOf(figure);
+/** A matrix that lights up where numbers are lost. The visitor drags the edge of a group. */
+export const groups: Figure = {
+  name: 'groups',
+  label: 'How few numbers share a scale',
+  min: 0,
+  max: sizes.length - 1,
+  step: 1,
+  uses: ['group', 'theme'],
+  valueAt(x, size) {
+    const far = sizes.map((_, i) => Math.abs(edgeOf(i, size) - x));
+    return far.indexOf(Math.min(...far));
+  },
+  draw({ core, group }, size) {
+    const { width, height } = size;
     const one = sizes[group] ?? 'tensor';
+    const q = core?.quantize(weights, { dtype: 'int4', shape: [rows, columns], granularity: granularityOf(one) });
+    paint(byId('groups-picture', HTMLCanvasElement), q && core?.dequantize(q));
     let words = '';
-    if (core !== undefined) {
-      const q = core.quantize(weights, { dtype: 'int4', shape: [rows, columns], granularity: granularityOf(one) });
-      paint(canvas, core.dequantize(q));
+    if (core !== undefined && q !== undefined) {
       const bits = (4 * weights.length + 32 * q.scale.length) / weights.length;
       const what =
         one === 'tensor'
@@ -88,21 +79,15 @@ export const startGroups: StartFigure = (set, current) => {
             ? 'A scale for each row'
             : `A scale for each ${one} neighbors`;
       words = `${what}: ${formatDecibels(core.compare(weights, q).sqnrDb)}, ${formatReal(bits, 3)} bits a number.`;
-    } else paint(canvas, undefined);
-    const height = size.height;
-    const d = [];
-    if (one !== 'tensor') {
-      for (let row = 1; row < rows; row++) d.push(`M0 ${((row / rows) * height).toFixed(1)}H${room()}`);
-      for (let column = one; column < columns; column += one)
-        d.push(`M${((column / columns) * room()).toFixed(1)} 0V${height}`);
     }
-    lines.setAttribute('d', d.join(''));
-    const x = edgeOf(group);
-    for (const [name, value] of Object.entries({ x1: x, x2: x, y1: 0, y2: height }))
-      edge.setAttribute(name, String(value));
-    handle.place(x, height / 2, group, words || 'One scale for everything');
-    setText(byId('fig-groups-words', HTMLElement), words);
-  };
-  onTheme(figure, () => draw(current()));
-  return drawnFor(figure, draw, current, 'group');
+    const room = width - margin;
+    const across = Array.from({ length: rows - 1 }, (_, i) => `M0 ${(((i + 1) / rows) * height).toFixed(1)}H${room}`);
+    const count = one === 'tensor' ? 0 : columns / one - 1;
+    const edges = Array.from({ length: count }, (_, i) => (((i + 1) * Number(one)) / columns) * room);
+    const x = edgeOf(group, size);
+    const picture = svg`
+      <path class="level" d=${one === 'tensor' ? '' : across.join('') + linesPath(edges, 0, height)} />
+      <line class="edge" x1=${x} x2=${x} y1="0" y2=${height} />`;
+    return { picture, handle: { x, y: height / 2 }, words, value: words || 'One scale for everything' };
+  },
 };

@@ -20,7 +20,7 @@ const boxes = {
 const figureNames = Object.keys(boxes);
 
 /** The switch of the figure of an outlier. */
-const clip = '<label class="check"><input type="checkbox" id="clip"> <span>Clip the outlier</span></label>';
+const clip = '<div id="fig-outlier-control"></div>';
 
 /** Puts figures, and the switch, into a page. @param {string} html */
 export const withFigures = (html) =>

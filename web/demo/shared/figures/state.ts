@@ -16,6 +16,8 @@ export interface FigureState {
   readonly spare: number;
   /** Step of a product. */
   readonly step: number;
+  /** Count of the changes of the colors. */
+  readonly theme: number;
 }
 
 export const initialFigures: FigureState = {
@@ -29,13 +31,8 @@ export const initialFigures: FigureState = {
   least: -0.5,
   spare: 0,
   step: 0,
+  theme: 0,
 };
 
 /** Draws a part of the page if what it shows has changed. */
 export type DrawPart<State> = (state: State, before: State | undefined) => void;
-
-/** Sets up a figure, and returns how it is drawn. */
-export type StartFigure = (
-  set: (change: Partial<FigureState>) => void,
-  current: () => FigureState,
-) => DrawPart<FigureState>;
