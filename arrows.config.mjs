@@ -9,7 +9,8 @@ const arrows = {
   search: ['workers', 'formats', 'arrays', 'core'],
   instance: ['search', 'formats', 'arrays', 'core'],
   architectures: ['formats', 'core'],
-  convert: ['architectures', 'workers', 'formats', 'arrays', 'core'],
+  hub: ['formats', 'core'],
+  convert: ['hub', 'architectures', 'workers', 'formats', 'arrays', 'core'],
   evaluate: ['convert', 'architectures', 'workers', 'formats', 'arrays', 'core'],
   bench: ['instance', 'core'],
   inline: ['core'],
@@ -18,11 +19,11 @@ const arrows = {
 /** Imports that each module in the root of web/src may have: entry points, tooling, or rooms. The root holds nothing else. */
 const roots = {
   index: ['instance/', 'search/', 'arrays/', 'core/'],
-  model: ['evaluate/', 'convert/', 'formats/', 'core/'],
+  model: ['evaluate/', 'convert/', 'hub/', 'formats/', 'core/'],
   bench: ['bench/'],
   inline: ['index.ts', 'model.ts'],
   worker: ['evaluate/', 'convert/', 'search/', 'workers/'],
-  tooling: ['model.ts', 'evaluate/', 'convert/', 'architectures/', 'formats/', 'core/'],
+  tooling: ['model.ts', 'evaluate/', 'convert/', 'hub/', 'architectures/', 'formats/', 'core/'],
   cli: ['cli/'],
 };
 
@@ -106,6 +107,12 @@ export default {
       name: 'formats/files imports nothing of formats',
       severity: 'error',
       from: { path: '^web/src/formats/files/' },
+      to: { path: '^web/src/formats/(?!files/)' },
+    },
+    {
+      name: 'hub imports files alone of formats',
+      severity: 'error',
+      from: { path: '^web/src/hub/' },
       to: { path: '^web/src/formats/(?!files/)' },
     },
     {

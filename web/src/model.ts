@@ -8,6 +8,7 @@ export { type CompareModelsOptions, compareModels } from './convert/compare.js';
 export type { EstimateOptions, ModelEstimate } from './convert/estimate.js';
 export { estimateModel } from './convert/estimate.js';
 export type { TypeTable } from './convert/fit.js';
+export { hubModel } from './convert/hub.js';
 export type { ModelInfo, ModelTensor } from './convert/inspect-model.js';
 export { inspectModel, readFloats, readQuantized, readTensor, tensors } from './convert/inspect-model.js';
 export { modelFormats, presetTarget, resultFiles } from './convert/names.js';
@@ -44,8 +45,9 @@ export { type CalibrateModelOptions, calibrateModel, type ModelStatistics } from
 export type { LanguageComparison, LanguageEvaluation } from './evaluate/evaluate.js';
 export { type EvaluateModelOptions, evaluateModel } from './evaluate/evaluate-model.js';
 export type { LanguageData, TextTokenizer } from './evaluate/texts.js';
-export type { FileInput } from './formats/files/bytes.js';
+export type { FarFile, FileInput } from './formats/files/bytes.js';
 export type { ModelOutput } from './formats/files/sinks.js';
 export type { Rule } from './formats/options.js';
 export type { ModelFormat, ModelTarget } from './formats/registry.js';
 export type { ModelSample, ModelSamples, RunOptions } from './formats/run.js';
+export type { HubOptions } from './hub/settings.js';

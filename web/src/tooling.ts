@@ -10,6 +10,7 @@ export { languageArchitectures } from './architectures/traits.js';
 export type { ComparedTensor } from './convert/compare.js';
 export type { SizePoint, TypeFit } from './convert/fit.js';
 export { folderRank, modelInFolder, onnxFolder, pipelineIndex, pipelinePart } from './convert/folder.js';
+export { fileInRepository, hubFileOf, withHub } from './convert/hub.js';
 export { ruleFrom, rulesFrom, rulesText } from './convert/mixture-rules.js';
 export { type Preset, presets } from './convert/names.js';
 export type { ModelTotals } from './convert/plan.js';
@@ -74,6 +75,10 @@ export type {
   UnreachedWeight,
 } from './formats/run.js';
 export { momentsEnd, rangesEnd } from './formats/statistics.js';
+export { type HubEntry, type HubListing, listModel } from './hub/listing.js';
+export { type HubName, hubNameOf, hubNameText } from './hub/names.js';
+export { HubFile, HubRepository, openRepository } from './hub/repository.js';
+export { type HubSettings, type HubToken, hubSettings } from './hub/settings.js';
 
 /** The loss of a result of a given size. */
 export type ModelFit = NonNullable<ModelPlan['fit']>;

@@ -12,14 +12,14 @@ import {
   checkSearched,
   isBlockType,
 } from '../core/blocks.js';
-import { checkShape, sizeOfShape } from '../core/check.js';
+import { checkShape, readChoice, sizeOfShape } from '../core/check.js';
 import { BlockSearchId, StatusId, stepSize } from '../core/door.js';
 import { rangeError, ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile, tileSize } from '../core/memory.js';
 import { exactly, type Hint, mention, oneOf } from '../core/option-problem.js';
 import type { WasmArray } from '../core/wasm-array.js';
 import { checkOptionsOf } from './calls.js';
-import { checkMatrix } from './job.js';
+import { checkEach, checkMatrix, checkWeight } from './job.js';
 import type { GivenTensor, Restore, Weights } from './kind.js';
 import { checkApart, Sink } from './sink.js';
 import {
@@ -70,22 +70,27 @@ export function quantizeBlocks(core: Core, x: FloatInput, type: BlockType, optio
   const { elements, bytes } = info;
   const blocks = new Sink(core, 'uint8', blocksOfShape(info, shape, source.length, 'shape') * bytes, out, 'out');
   checkApart(x, out, 'out');
-  const search = blockSearchId(core, options.search, info);
-  if (options.weights !== undefined || search === BlockSearchId.best) {
-    const weights = options.weights === undefined ? undefined : weightsOf(core, options.weights, shape);
-    quantizeRows(core, source, info, { weights, columns: weights?.length ?? info.elements, search }, blocks);
-    return plain({ kind: 'blocks', type: info.name, shape, data: blocks.result as Uint8Array | WasmArray });
+  const search = readChoice(options, 'search', ['usual', 'best']);
+  if (search === 'best') {
+    checkSearched(type, 'type');
+    if (!core.hasBlocks(info.id, BlockSearchId.best))
+      throw rangeError('search', oneOf(['usual']), search, inLargeModule);
   }
-  if (info.needsWeights)
-    throw rangeError('weights', { kind: 'required' }, undefined, { kind: 'with', options: [mention('type', type)] });
-  const tile = core.scratch.y;
-  forEachTile(source.length, source.inPlace && blocks.address !== undefined, (start, count) => {
-    const at = (start / elements) * bytes;
-    const from = source.at(start, count);
-    const status = core.module._quantizeBlocks(from, count, info.id, blocks.at(at, tile));
-    if (status !== StatusId.ok) fail(source, core, status, info, from, count, start);
-    blocks.put(at, (count / elements) * bytes, tile);
-  });
+  if (options.weights !== undefined || search === 'best') {
+    const weights = options.weights === undefined ? undefined : weightsOf(core, options.weights, shape);
+    quantizeRows(core, source, info, weights, BlockSearchId[search], blocks);
+  } else {
+    if (info.needsWeights)
+      throw rangeError('weights', { kind: 'required' }, undefined, { kind: 'with', options: [mention('type', type)] });
+    const tile = core.scratch.y;
+    forEachTile(source.length, source.inPlace && blocks.address !== undefined, (start, count) => {
+      const at = (start / elements) * bytes;
+      const from = source.at(start, count);
+      const status = core.module._quantizeBlocks(from, count, info.id, blocks.at(at, tile));
+      if (status !== StatusId.ok) fail(source, core, status, info, from, count, start);
+      blocks.put(at, (count / elements) * bytes, tile);
+    });
+  }
   return plain({ kind: 'blocks', type: info.name, shape, data: blocks.result as Uint8Array | WasmArray });
 }
 
@@ -95,23 +100,6 @@ const inLargeModule: Hint = { kind: 'load', option: mention('blocks', true) };
 /** @throws RangeError naming the option if the module has no blocks of that type */
 function checkBlocks(core: Core, { id, name }: BlockTypeInfo, option: string): void {
   if (!core.hasBlocks(id, BlockSearchId.usual)) throw rangeError(option, oneOf(['Q8_0', 'Q4_0']), name, inLargeModule);
-}
-
-/** The number of a search. @throws RangeError naming `search` */
-function blockSearchId(core: Core, search: BlockSearch | undefined, { id, name }: BlockTypeInfo): BlockSearchId {
-  if (search === undefined || search === 'usual') return BlockSearchId.usual;
-  if (search !== 'best') throw rangeError('search', oneOf(['usual', 'best']), search);
-  checkSearched(name, 'type');
-  if (!core.hasBlocks(id, BlockSearchId.best)) throw rangeError('search', oneOf(['usual']), search, inLargeModule);
-  return BlockSearchId.best;
-}
-
-/** Options for quantizing rows. */
-interface RowOptions {
-  readonly weights: Float32Array | undefined;
-  /** Elements that are quantized together: a row if weights are given. */
-  readonly columns: number;
-  readonly search: BlockSearchId;
 }
 
 /** The importance of the columns. @throws RangeError or TypeError naming `weights` */
@@ -125,14 +113,20 @@ function weightsOf(core: Core, given: FloatInput, shape: readonly number[]): Flo
   forEachTile(columns, false, (start, count) => {
     weights.set(core.view('float32', source.at(start, count), count) as Float32Array, start);
   });
-  const wrong = weights.findIndex((weight) => !(weight >= 0 && weight < Infinity));
-  if (wrong >= 0) throw rangeError(`weights[${wrong}]`, { kind: 'number', finite: true, min: 0 }, weights[wrong]);
+  checkEach(weights, checkWeight, 'weights');
   return weights;
 }
 
-/** Quantizes whole rows at a time, because the weights of some types depend on a row. */
-function quantizeRows(core: Core, source: Source, info: BlockTypeInfo, options: RowOptions, blocks: Sink): void {
-  const { weights, columns, search } = options;
+/** Quantizes whole rows at a time if they have weights, because the weights of some types depend on a row; single blocks otherwise. */
+function quantizeRows(
+  core: Core,
+  source: Source,
+  info: BlockTypeInfo,
+  weights: Float32Array | undefined,
+  search: BlockSearchId,
+  blocks: Sink,
+): void {
+  const columns = weights?.length ?? info.elements;
   const step = Math.max(1, Math.floor(stepSize / columns)) * columns;
   const bytesOf = (count: number) => (count / info.elements) * info.bytes;
   core.withMemory(4 * columns + 4 * step + bytesOf(step), (memory) => {
@@ -147,11 +141,8 @@ function quantizeRows(core: Core, source: Source, info: BlockTypeInfo, options: 
         const to = blocks.at(bytesOf(start), tile);
         const status = core.module.quantizeWeightedBlocks(from, count, info.id, memory, counted, search, to);
         if (status === StatusId.overflow) {
-          const where = `x[${start}] to x[${start + count - 1}]`;
-          throw new ScalepointError(
-            'OVERFLOW',
-            `${where}: too large for ${info.name} blocks, which would restore infinities`,
-          );
+          const text = `too large for ${info.name} blocks, which would restore infinities`;
+          throw new ScalepointError('OVERFLOW', `x[${start}] to x[${start + count - 1}]: ${text}`);
         }
         if (status !== StatusId.ok) fail(source, core, status, info, from, count, start);
         blocks.put(bytesOf(start), bytesOf(count), tile);

@@ -1,14 +1,16 @@
 // Codes of a codebook: checks and restores those of a caller.
+
 import { checkNumber, checkOwnShape, checkWhole, sizeOfShape } from '../core/check.js';
 import { CodebookJobRecord, DecisionId, maxCodebookSize, StatusId } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
-import { exactly, ofType, whole } from '../core/option-problem.js';
+import { ofType, whole } from '../core/option-problem.js';
 import { typedArrayName } from '../core/realms.js';
 import type { WasmArray } from '../core/wasm-array.js';
+import { checkBound, checkEach } from './job.js';
 import type { GivenTensor, Restore } from './kind.js';
 import { packTiles, unpackTiles } from './pack.js';
-import { CodeSource, checkAttached, checkUnchanged, type Source } from './source.js';
+import { CodeSource, checkAttached, checkUnchanged, parametersOf, type Source } from './source.js';
 import type { CodeArray, CodebookTensor } from './tensor.js';
 
 /** Codebook and shape of packed codes, for `unpack`. */
@@ -20,16 +22,9 @@ export interface PackedCodebookTensor {
   readonly shape: readonly number[];
 }
 
-const leastValues = 2;
-
 /** Checks the number of values of a codebook: 2 to 256. */
-export function checkCount(n: unknown, what: string): number {
-  const count = checkNumber(n, what, whole());
-  if (!Number.isInteger(count) || count < leastValues || count > maxCodebookSize) {
-    throw rangeError(what, { kind: 'number', min: leastValues, max: maxCodebookSize, unit: 'values' }, count);
-  }
-  return count;
-}
+export const checkCount = (n: unknown, what: string): number =>
+  checkNumber(n, what, { kind: 'number', whole: true, min: 2, max: maxCodebookSize, unit: 'values' });
 
 /** A copy of a codebook that the caller gave. */
 export function valuesOf(given: unknown, what: string): Float32Array<ArrayBuffer> {
@@ -37,9 +32,7 @@ export function valuesOf(given: unknown, what: string): Float32Array<ArrayBuffer
   checkAttached(given as Float32Array, what);
   const values = Float32Array.from(given as Float32Array);
   checkCount(values.length, what);
-  for (const [i, v] of values.entries()) {
-    if (!Number.isFinite(v)) throw rangeError(`${what}[${i}]`, { kind: 'number', finite: true }, v);
-  }
+  checkEach(values, checkBound, what);
   return values;
 }
 
@@ -71,21 +64,6 @@ function bitsOf(count: number): number {
   return Math.ceil(Math.log2(count));
 }
 
-/** Checks the absmax of each block. Copies them if they lie in memory that may grow. */
-function absmaxOf(core: Core, absmax: unknown, blocks: number, what: string): Float32Array {
-  if (typedArrayName(absmax) !== 'Float32Array') {
-    throw typeError(what, ofType('Float32Array'), absmax);
-  }
-  const array = absmax as Float32Array;
-  checkAttached(array, what);
-  if (array.length !== blocks) throw rangeError(what, exactly(blocks, 'elements'), array.length);
-  for (let i = 0; i < blocks; i++) {
-    const v = array[i] as number;
-    if (!Number.isFinite(v)) throw rangeError(`${what}[${i}]`, { kind: 'number', finite: true }, v);
-  }
-  return array.buffer === core.module.HEAPU8.buffer ? array.slice() : array;
-}
-
 /** A tensor of kind 'codebook', checked. */
 export class GivenCodebook implements GivenTensor {
   readonly shape: readonly number[];
@@ -107,7 +85,9 @@ export class GivenCodebook implements GivenTensor {
     this.length = this.#codes.length;
     this.inPlace = this.#codes.inPlace;
     this.shape = checkOwnShape(q.shape, this.length, `${what}.shape`);
-    this.#absmax = absmaxOf(core, q.absmax, Math.ceil(this.length / this.#blockSize), `${what}.absmax`);
+    const blocks = Math.ceil(this.length / this.#blockSize);
+    this.#absmax = parametersOf(core, q.absmax, Float32Array, blocks, `${what}.absmax`);
+    checkEach(this.#absmax, checkBound, `${what}.absmax`);
   }
 
   /** Calls f with the address of a CodebookJob of this tensor. */

@@ -1,11 +1,11 @@
 // Error measures of a quantized tensor or an array against the original floats.
 
-import { checkShape, choiceIndex } from '../core/check.js';
+import { checkChoice, checkShape } from '../core/check.js';
 import { ErrorSumsRecord, LayoutRecord } from '../core/door.js';
 import { rangeError } from '../core/errors.js';
 import { type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
 import { type Core, checkStatus, forEachTile, tileSize } from '../core/memory.js';
-import { exactly, oneOf, onlyWith } from '../core/option-problem.js';
+import { exactly, onlyWith } from '../core/option-problem.js';
 import { OwnedWasmArray } from '../core/wasm-array.js';
 import { checkOptionsOf } from './calls.js';
 import { type CompareOptions, ErrorSum, withSums } from './error-sum.js';
@@ -41,14 +41,39 @@ export function compareArrays(
   options: CompareOptions | CompareEachOptions,
 ): ErrorMeasures | ErrorMeasures[] {
   checkOptionsOf('compare', options);
-  if ('per' in options && options.per !== undefined) return compareEach(core, a, b, options);
-  const { from, ...others } = options;
-  for (const [name, value] of Object.entries(others)) {
-    if (value !== undefined) throw rangeError(name, onlyWith('per', 'channel', 'group'));
+  const { from } = options;
+  if (from !== undefined) checkChoice(from, 'from', halfFormats);
+  if (!('per' in options) || options.per === undefined) {
+    const other = Object.entries(options).find(([name, value]) => name !== 'from' && value !== undefined);
+    if (other !== undefined) throw rangeError(other[0], onlyWith('per', 'channel', 'group'));
+    const sum = errorSum(core);
+    sum.add(a, b, { from });
+    return sum.measures();
   }
-  const sum = errorSum(core);
-  sum.add(a, b, { from });
-  return sum.measures();
+  // Measure each channel or group, in the order of their scales.
+  checkChoice(options.per, 'per', ['channel', 'group']);
+  if (options.per === 'channel' && 'groupSize' in options && options.groupSize !== undefined) {
+    throw rangeError('groupSize', onlyWith('per', 'group'), options.per);
+  }
+  const source = sourceOf(core, a, fromFor(a, from), 'a');
+  const shape = checkShape(options.shape ?? (isQuantized(b) ? b.shape : source.shape), source.length);
+  const granularity = resolveMembers(`per-${options.per}`, options, shape, '');
+  const layout = layoutOf(granularity, shape, source.length);
+  const given = givenTensor(core, b, 'b');
+  if (given !== undefined) {
+    checkSameLength(source.length, given.length);
+    // The second scratch tile holds half a tile of codes, and then the floats that they stand for.
+    const restored = core.scratch.y + halfTile * 4;
+    return given.restore((restore) =>
+      measureEach(core, source, layout, (start, count) => {
+        restore(start, count, restored);
+        return restored;
+      }),
+    );
+  }
+  const other = sourceOf(core, b, fromFor(b, from), 'b', core.scratch.y);
+  checkSameLength(source.length, other.length);
+  return measureEach(core, source, layout, (start, count) => other.at(start, count));
 }
 
 /** See Scalepoint.errorSum. */
@@ -76,7 +101,7 @@ function addErrors(
 ): number {
   checkOptionsOf('errorSum.add', options);
   const { from } = options;
-  choiceIndex(options, 'from', halfFormats);
+  if (from !== undefined) checkChoice(from, 'from', halfFormats);
   const source = sourceOf(core, a, fromFor(a, from), 'a');
   const { length } = source;
   const given = givenTensor(core, b, 'b');
@@ -94,42 +119,6 @@ function addErrors(
     });
   });
   return length;
-}
-
-/** One result per channel or group, in the order of their scales. */
-function compareEach(
-  core: Core,
-  a: FloatInput,
-  b: QuantizedTensor | FloatInput,
-  options: CompareEachOptions,
-): ErrorMeasures[] {
-  const { from } = options;
-  choiceIndex(options, 'from', halfFormats);
-  if (options.per !== 'channel' && options.per !== 'group') {
-    throw rangeError('per', oneOf(['channel', 'group']), (options as { per: unknown }).per);
-  }
-  if (options.per === 'channel' && 'groupSize' in options && options.groupSize !== undefined) {
-    throw rangeError('groupSize', onlyWith('per', 'group'), options.per);
-  }
-  const source = sourceOf(core, a, fromFor(a, from), 'a');
-  const shape = checkShape(options.shape ?? (isQuantized(b) ? b.shape : source.shape), source.length);
-  const granularity = resolveMembers(`per-${options.per}`, options, shape, '');
-  const layout = layoutOf(granularity, shape, source.length);
-  const given = givenTensor(core, b, 'b');
-  if (given !== undefined) {
-    checkSameLength(source.length, given.length);
-    // The second scratch tile holds half a tile of codes, and then the floats that they stand for.
-    const restored = core.scratch.y + halfTile * 4;
-    return given.restore((restore) =>
-      measureEach(core, source, layout, (start, count) => {
-        restore(start, count, restored);
-        return restored;
-      }),
-    );
-  }
-  const other = sourceOf(core, b, fromFor(b, from), 'b', core.scratch.y);
-  checkSameLength(source.length, other.length);
-  return measureEach(core, source, layout, (start, count) => other.at(start, count));
 }
 
 const halfTile = tileSize / 2;

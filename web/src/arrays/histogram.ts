@@ -1,9 +1,9 @@
 // Counts of equally wide bins.
 
-import { checkNumber } from '../core/check.js';
+import { checkNumber, checkWhole } from '../core/check.js';
 import { rangeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
-import { mention, whole } from '../core/option-problem.js';
+import { mention } from '../core/option-problem.js';
 import { checkOptionsOf } from './calls.js';
 import { checkBound } from './job.js';
 import { finiteRange } from './parameters.js';
@@ -35,15 +35,11 @@ export interface Histogram {
   readonly above: number;
 }
 
-const mostBins = 1 << 20;
-
 /** See Scalepoint.histogram. */
 export function histogram(core: Core, x: FloatInput, options: HistogramOptions): Histogram {
   checkOptionsOf('histogram', options);
-  const bins = options.bins === undefined ? 256 : checkNumber(options.bins, 'bins', whole());
-  if (!Number.isInteger(bins) || bins < 1 || bins > mostBins) {
-    throw rangeError('bins', whole(1, 2 ** 20), bins);
-  }
+  const { bins = 256 } = options;
+  checkWhole(bins, 'bins', 1, 2 ** 20);
   for (const name of ['min', 'max'] as const) {
     if (options[name] !== undefined) checkBound(checkNumber(options[name], name), name);
   }
@@ -62,12 +58,8 @@ export function histogram(core: Core, x: FloatInput, options: HistogramOptions):
       checkStatus(core.module._histogram(piece, count, min, max, counts, bins, belowAbove));
     });
     const { HEAPU32, HEAPF64 } = core.module;
-    return {
-      min,
-      max,
-      counts: HEAPU32.slice(counts / 4, counts / 4 + bins) as Uint32Array<ArrayBuffer>,
-      below: HEAPF64[belowAbove / 8] as number,
-      above: HEAPF64[belowAbove / 8 + 1] as number,
-    };
+    const { [belowAbove / 8]: below = 0, [belowAbove / 8 + 1]: above = 0 } = HEAPF64;
+    const copy = HEAPU32.slice(counts / 4, counts / 4 + bins) as Uint32Array<ArrayBuffer>;
+    return { min, max, counts: copy, below, above };
   });
 }

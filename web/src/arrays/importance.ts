@@ -4,7 +4,7 @@ import { bindMethods } from '../core/bind.js';
 import { checkWhole } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
-import { mention, ofType, oneOf, whole } from '../core/option-problem.js';
+import { mention, ofType, oneOf } from '../core/option-problem.js';
 import { checkOptionsOf } from './calls.js';
 import type { Layer } from './layer.js';
 import { type FloatInput, type HalfFormat, nonFiniteError, type Source, sourceOf } from './source.js';
@@ -92,8 +92,7 @@ export class Importance {
     if (given === undefined)
       throw rangeError('columns', { kind: 'required' }, given, { kind: 'with', options: [mention('name', name)] });
     const columns = checkWhole(given, 'columns', 1);
-    const matrix = checkWhole(options.matrix ?? 0, 'matrix', 0);
-    if (matrix >= matrices) throw rangeError('matrix', whole(0, matrices - 1), matrix);
+    const matrix = checkWhole(options.matrix ?? 0, 'matrix', 0, matrices - 1);
     if (source.length % columns !== 0)
       throw rangeError('x', { kind: 'number', multipleOf: columns, unit: 'elements' }, source.length);
     const weight = this.#weightOf(name, columns, matrices);

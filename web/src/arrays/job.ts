@@ -76,11 +76,12 @@ export function resolveMembers(
   before: string,
 ): Granularity {
   const fallback = kind === 'per-group' ? -1 : undefined;
-  const given = checkNumber(axis === undefined ? fallback : axis, `${before}axis`, whole());
+  const given = checkNumber(
+    axis === undefined ? fallback : axis,
+    `${before}axis`,
+    whole(-shape.length, shape.length - 1),
+  );
   const resolved = given < 0 ? given + shape.length : given;
-  if (!Number.isInteger(given) || resolved < 0 || resolved >= shape.length) {
-    throw rangeError(`${before}axis`, whole(-shape.length, shape.length - 1), given);
-  }
   if (kind === 'per-channel') return { kind, axis: resolved };
   return { kind, groupSize: checkWhole(groupSize, `${before}groupSize`, 1), axis: resolved };
 }
@@ -239,7 +240,8 @@ const rangeForm: Expected = {
   of: [oneOf(rangeNames), ...rangeForms.map((keys): Expected => ({ kind: 'object', keys }))],
 };
 
-const checkWeight: Check = (v, name) => {
+/** Fails unless the number is finite in float32, and not negative. */
+export const checkWeight: Check = (v, name) => {
   if (!(v >= 0 && Math.fround(v) < Infinity)) throw rangeError(name, { kind: 'number', finite: true, min: 0 }, v);
 };
 

@@ -122,8 +122,11 @@ export function unpack(
     : kind.unpack(core, bytes, q, out);
 }
 
-/** The restored floats of a tensor as the weights of a layer. */
-function restoredWeights(core: Core, tensor: GivenTensor): Weights {
+/** The argument q of a layer, as weights: codes if a kernel computes with them, else floats. */
+export function weightsOf(core: Core, q: QuantizedTensor): Weights {
+  const tensor = given(core, q, 'restore', anyKind);
+  const weights = tensor.asWeights?.();
+  if (weights !== undefined) return weights;
   const [outputs, inputs] = checkMatrix(tensor.shape, 'q.shape');
   return {
     outputs,
@@ -149,12 +152,6 @@ function restoredWeights(core: Core, tensor: GivenTensor): Weights {
       checkStatus(core.module.setLayerFloats(layer, row, own, count));
     },
   };
-}
-
-/** The argument q of a layer, as weights: codes if a kernel computes with them, else floats. */
-export function weightsOf(core: Core, q: QuantizedTensor): Weights {
-  const tensor = given(core, q, 'restore', anyKind);
-  return tensor.asWeights?.() ?? restoredWeights(core, tensor);
 }
 
 /** The argument `vectors` of an index, if the index can use its codes as they are. */

@@ -18,11 +18,6 @@ export function floatForm(outputs: number, inputs: number): LayerForm {
 /** Bound of outputs and inputs. More do not fit into wasm memory. */
 const most = 2 ** 31;
 
-/** Rows of a layer that are filled or read at a time: as many as a tile holds, in eights, because eight rows at once are fastest. */
-function rowsToFill(inputs: number): number {
-  return Math.max(8, Math.floor(tileSize / inputs / 8) * 8);
-}
-
 /** A layer in wasm memory. Its weights are undefined until they are filled in. */
 export class LayerMemory {
   readonly outputs: number;
@@ -54,16 +49,13 @@ export class LayerMemory {
     checkStatus(core.module.makeLayer(this.layer, zeroPoint));
   }
 
-  /** Calls f for `rowsToFill` rows at a time. ownBytes: bytes that f needs at `own` for `rows` rows. */
+  /** Calls f for as many rows at a time as a tile holds. ownBytes: bytes that f needs at `own` for `rows` rows. */
   forRows(ownBytes: (rows: number) => number, f: (row: number, rows: number, own: number) => void): void {
-    const step = Math.min(this.outputs, rowsToFill(this.inputs));
+    // Eight rows at once are fastest.
+    const step = Math.min(this.outputs, Math.max(8, Math.floor(tileSize / this.inputs / 8) * 8));
     this.#core.withMemory(ownBytes(step), (own) => {
       for (let row = 0; row < this.outputs; row += step) f(row, Math.min(step, this.outputs - row), own);
     });
-  }
-
-  fill(weights: Weights): void {
-    this.forRows(weights.ownBytes, (row, rows, own) => weights.fill(this.layer, row, rows, own));
   }
 
   setBias(bias: Source): void {

@@ -2,7 +2,7 @@
 // Linear layers on quantized weights.
 
 import { bindMethods } from '../core/bind.js';
-import { checkWhole, choiceIndex } from '../core/check.js';
+import { checkWhole, readChoice } from '../core/check.js';
 import { ActivationTypeId } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, tileSize } from '../core/memory.js';
@@ -93,7 +93,13 @@ export class Layer {
     const core = this.#core;
     const { inputs, outputs } = this;
     const source = sourceOf(core, x, undefined, 'x');
-    const batch = this.#batchOf(options.batch, source.length);
+    const { length } = source;
+    if (options.batch !== undefined && checkWhole(options.batch, 'batch', 0) * inputs !== length) {
+      const hint = { kind: 'with', options: [mention('rows', options.batch)] } as const;
+      throw rangeError('x', exactly(options.batch * inputs, 'elements'), length, hint);
+    }
+    if (length % inputs !== 0) throw rangeError('x', { kind: 'number', multipleOf: inputs, unit: 'elements' }, length);
+    const batch = length / inputs;
     const { out } = options;
     const y = new Sink(core, 'float32', batch * outputs, out, 'out');
     checkApart(x, out, 'out');
@@ -129,22 +135,6 @@ export class Layer {
     };
   }
 
-  #batchOf(batch: unknown, length: number): number {
-    const { inputs } = this;
-    if (batch !== undefined) {
-      const rows = checkWhole(batch, 'batch', 0);
-      if (rows * inputs !== length) {
-        throw rangeError('x', exactly(rows * inputs, 'elements'), length, {
-          kind: 'with',
-          options: [mention('rows', rows)],
-        });
-      }
-      return rows;
-    }
-    if (length % inputs !== 0) throw rangeError('x', { kind: 'number', multipleOf: inputs, unit: 'elements' }, length);
-    return length / inputs;
-  }
-
   /** Frees the memory. Safe to call twice. Any later use of the layer throws ScalepointError `DISPOSED`. */
   dispose(): void {
     this.#memory.dispose();
@@ -155,38 +145,21 @@ export class Layer {
   }
 }
 
-/** The bias of a layer, checked before anything is packed. */
-function biasOf(core: Core, bias: FloatInput | undefined, outputs: number): Source | undefined {
-  if (bias === undefined) return undefined;
-  const source = sourceOf(core, bias, undefined, 'bias');
-  if (source.length !== outputs) throw rangeError('bias', exactly(outputs, 'elements'), source.length);
-  return source;
-}
-
-function activationsOf(options: LinearOptions): ActivationTypeId {
-  const int8 = choiceIndex(options, 'activations', ['float32', 'int8']) === 1;
-  const asymmetric = choiceIndex(options, 'activationScheme', ['symmetric', 'asymmetric']) === 1;
-  if (!int8 && options.activationScheme !== undefined) {
-    throw rangeError('activationScheme', onlyWith('activations', 'int8'), options.activations);
-  }
-  if (!int8) return ActivationTypeId.float32;
-  return asymmetric ? ActivationTypeId.int8Asymmetric : ActivationTypeId.int8Symmetric;
-}
-
 /** Makes a layer of weights. Frees its memory after an error. */
 function layerOf(
   core: Core,
-  weights: Weights,
-  bias: FloatInput | undefined,
-  activations: () => ActivationTypeId,
+  { outputs, inputs, groupSize, bits, zeroPoints, zeroPoint, ...weights }: Weights,
+  given: FloatInput | undefined,
+  activations: ActivationTypeId,
 ): Layer {
-  const { outputs, inputs, groupSize, bits, zeroPoints, zeroPoint } = weights;
-  const added = biasOf(core, bias, outputs);
-  const form = { outputs, inputs, groupSize, bits, zeroPoints, activations: activations() };
-  const memory = new LayerMemory(core, form, zeroPoint);
+  // Check the bias before anything is packed.
+  const bias = given === undefined ? undefined : sourceOf(core, given, undefined, 'bias');
+  if (bias !== undefined && bias.length !== outputs)
+    throw rangeError('bias', exactly(outputs, 'elements'), bias.length);
+  const memory = new LayerMemory(core, { outputs, inputs, groupSize, bits, zeroPoints, activations }, zeroPoint);
   try {
-    if (added !== undefined) memory.setBias(added);
-    memory.fill(weights);
+    if (bias !== undefined) memory.setBias(bias);
+    memory.forRows(weights.ownBytes, (row, rows, own) => weights.fill(memory.layer, row, rows, own));
   } catch (error) {
     memory.dispose();
     throw error;
@@ -198,14 +171,18 @@ function layerOf(
 export function quantizedLayer(core: Core, q: QuantizedTensor, options: LinearOptions): Layer {
   const weights = weightsOf(core, q);
   checkOptionsOf('linear', options);
-  return layerOf(core, weights, options.bias, () => {
-    const activations = activationsOf(options);
-    if (weights.bits === 32 && activations !== ActivationTypeId.float32) {
-      // No kernel multiplies these codes with int8.
-      throw rangeError('activations', oneOf(['float32']), options.activations, { kind: 'as', option: 'q' });
-    }
-    return activations;
-  });
+  const activations = readChoice(options, 'activations', ['float32', 'int8']);
+  const scheme = readChoice(options, 'activationScheme', ['symmetric', 'asymmetric']);
+  if (activations === 'float32') {
+    if (options.activationScheme !== undefined)
+      throw rangeError('activationScheme', onlyWith('activations', 'int8'), options.activations);
+    return layerOf(core, weights, options.bias, ActivationTypeId.float32);
+  }
+  // No kernel multiplies floats with int8.
+  if (weights.bits === 32)
+    throw rangeError('activations', oneOf(['float32']), activations, { kind: 'as', option: 'q' });
+  const type = scheme === 'asymmetric' ? ActivationTypeId.int8Asymmetric : ActivationTypeId.int8Symmetric;
+  return layerOf(core, weights, options.bias, type);
 }
 
 /** See Scalepoint.matmulFloat. */
@@ -216,6 +193,5 @@ export function floatLayer(core: Core, w: FloatInput, options: FloatLinearOption
   if (!Array.isArray(shape)) {
     throw typeError('shape', { kind: 'shape', dimensions: ['outputs', 'inputs'] }, shape);
   }
-  const weights = floatWeights(core, source, shape);
-  return layerOf(core, weights, options.bias, () => ActivationTypeId.float32);
+  return layerOf(core, floatWeights(core, source, shape), options.bias, ActivationTypeId.float32);
 }

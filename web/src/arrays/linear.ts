@@ -3,8 +3,7 @@ import { checkBoolean, checkOwnShape, sizeOfShape } from '../core/check.js';
 import { LinearJobRecord, type QuantizationSpecRecord } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
-import { exactly, ofType, whole } from '../core/option-problem.js';
-import { typedArrayName } from '../core/realms.js';
+import { whole } from '../core/option-problem.js';
 import type { WasmArray } from '../core/wasm-array.js';
 import {
   checkEach,
@@ -20,7 +19,7 @@ import {
 import type { CodedVectors, GivenTensor, Restore, Weights } from './kind.js';
 import { PackedCodes, packTiles, unpackTiles, withDType } from './pack.js';
 import { withParameters } from './parameters.js';
-import { addressOf, type CodeReader, CodeSource, checkAttached, checkUnchanged, type Source } from './source.js';
+import { addressOf, type CodeReader, CodeSource, checkUnchanged, parametersOf, type Source } from './source.js';
 import {
   type CodeArray,
   type DType,
@@ -36,21 +35,6 @@ export interface PackedTensor {
   readonly dtype: DType;
   /** Its product is the number of codes. */
   readonly shape: readonly number[];
-}
-
-/** Checks the scales or zero points of a caller. Copies them if they lie in memory that may grow. */
-function parametersOf<T extends Float32Array | Int32Array>(
-  core: Core,
-  given: unknown,
-  make: new (n: number) => T,
-  n: number,
-  name: string,
-): T {
-  if (typedArrayName(given) !== make.name) throw typeError(name, ofType(make.name), given);
-  const array = given as T;
-  checkAttached(array, name);
-  if (array.length !== n) throw rangeError(name, exactly(n, 'elements'), array.length);
-  return array.buffer === core.module.HEAPU8.buffer ? (array.slice() as T) : array;
 }
 
 /** A tensor of kind 'linear', checked. */

@@ -1,4 +1,5 @@
 // Quantizes a matrix by the second moments of its inputs, with the error feedback of GPTQ.
+import { checkChoice, checkNumber } from '../core/check.js';
 import { MatrixByMomentsRecord, MatrixCodesRecord, MomentsRecord, StatusId } from '../core/door.js';
 import { outOfMemory, rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { factorOf } from '../core/factor.js';
@@ -18,142 +19,14 @@ import { dtypeInfo, dtypes } from './tensor.js';
 /** Options with second moments. */
 export type MomentsOptions = QuantizeOptions & { readonly moments: Float32Array };
 
-/** A checked call. */
-interface Call {
-  readonly moments: Float32Array;
-  readonly damping: number;
-  /** True: the columns with the largest inputs come first. */
-  readonly falls: boolean;
-  readonly rows: number;
-  readonly columns: number;
-  /** Columns that share a scale; 0 for all of a row. */
-  readonly groupSize: number;
-  /** True if scales are searched for while columns are rounded. */
-  readonly searches: boolean;
-}
-
 const withOption: Hint = { kind: 'with', options: [mention('moments')] };
-
-/** Default and largest value of `damping`. */
-const usualDamping = 0.01;
-const mostDamping = 10;
 
 /** Elements that are quantized at a time, and the rows whose loops go through a matrix together. */
 const elementsAtATime = 1 << 20;
 const rowsTogether = 4;
 
-/** The columns of a group. @throws RangeError naming the member of `granularity` */
-function groupSizeOf({ granularity, layout }: Job): number {
-  if (granularity.kind === 'per-tensor')
-    throw rangeError('granularity.kind', oneOf(['per-channel', 'per-group']), granularity.kind, withOption);
-  const axis = granularity.kind === 'per-channel' ? 0 : 1;
-  if (granularity.axis !== axis) throw rangeError('granularity.axis', oneOf([axis]), granularity.axis, withOption);
-  return granularity.kind === 'per-channel' ? 0 : layout.groupSize;
-}
-
-/** @throws TypeError or RangeError naming the option */
-function checked(job: Job, options: MomentsOptions): Call {
-  const { moments, damping = usualDamping, order = 'falling', range, rounding, nonFinite, includeZero } = options;
-  if (typedArrayName(moments) !== 'Float32Array') throw typeError('moments', ofType('Float32Array'), moments);
-  const [rows, columns] = checkMatrix(job.shape, 'shape');
-  if (moments.length !== columns * columns)
-    throw rangeError('moments', exactly(columns * columns, 'elements'), moments.length);
-  if (job.info.bits > 8) {
-    const small = dtypes.filter((name) => dtypeInfo(name).bits <= 8);
-    throw rangeError('dtype', oneOf(small), job.info.name, withOption);
-  }
-  const groupSize = groupSizeOf(job);
-  if (typeof damping !== 'number') throw typeError('damping', ofType('number'), damping);
-  if (!(damping >= 0 && damping <= mostDamping))
-    throw rangeError('damping', { kind: 'number', min: 0, max: mostDamping }, damping);
-  const orders = ['falling', 'stored'];
-  if (!orders.includes(order)) throw rangeError('order', oneOf(orders), order);
-  if (rounding !== undefined) throw rangeError('rounding', without('moments'), rounding);
-  if (nonFinite === 'saturate') throw rangeError('nonFinite', without('moments'), nonFinite);
-  if (includeZero === false && range === 'mse') {
-    throw rangeError('includeZero', without('range', 'mse'), includeZero, withOption);
-  }
-  return { moments, damping, falls: order === 'falling', rows, columns, groupSize, searches: range === 'mse' };
-}
-
-/** Calls f with the second moments and their factor in wasm memory. */
-function withMoments<T>(
-  core: Core,
-  { moments, damping, falls, columns, groupSize }: Call,
-  f: (record: MomentsRecord) => T,
-): T {
-  return core.withMemory(4 * columns * columns, (address) => {
-    core.module.HEAPF32.set(moments, address / 4);
-    const wrong = core.models.checkMoments(address, columns);
-    if (wrong < moments.length) {
-      const value = moments[wrong] as number;
-      const isMirrored = Number.isFinite(value) && wrong % (columns + 1) !== 0;
-      const expected = isMirrored
-        ? ({ kind: 'state', state: 'symmetric' } as const)
-        : ({ kind: 'number', finite: true, ...(Number.isFinite(value) ? { min: 0 } : {}) } as const);
-      throw rangeError(`moments[${wrong}]`, expected, value);
-    }
-    const factor = factorOf(core, address, columns, damping, falls ? { group: groupSize, outer: 0 } : undefined);
-    if (factor === undefined) throw rangeError('moments', { kind: 'state', state: 'positiveDefinite' }, moments);
-    try {
-      return f({ ...factor, moments: address, heldBack: 0 });
-    } finally {
-      core.release(factor.feedback);
-    }
-  });
-}
-
 /** The arenas of instances, whose memory is empty between calls. */
 const arenas = new WeakMap<Core, number>();
-
-function withArena<T>(core: Core, f: (arena: number) => T): T {
-  const arena = arenas.get(core) ?? core.models.makeArena();
-  if (arena === 0) throw outOfMemory('an arena');
-  arenas.set(core, arena);
-  try {
-    return f(arena);
-  } finally {
-    core.models.releaseArena(arena);
-  }
-}
-
-/** Calls f with the addresses of the scales and zero points that the range gives; of zeros if they are searched for later. */
-function withGiven<T>(core: Core, source: Source, job: Job, { searches }: Call, f: (...at: [number, number]) => T): T {
-  if (searches) return f(0, 0);
-  return withParameters(core, job.layout, job.spec, (at) => {
-    findParameters(core, source, job, at);
-    return f(at.scale, at.zeroPoint);
-  });
-}
-
-/** Fails for a number that has no code. */
-function checkFinite(core: Core, source: Source): void {
-  forEachTile(source.length, false, (start, count) => {
-    const x = source.at(start, count);
-    if (core.module.firstNonFinite(x, count) < count)
-      throw nonFiniteError(source, core, x, count, start, 'it would spoil all columns behind it');
-  });
-}
-
-/** Hands over the results of some rows. */
-function handOver(
-  core: Core,
-  sinks: Sinks,
-  made: MatrixCodesRecord,
-  first: { element: number; set: number },
-  n: number,
-  sets: number,
-): void {
-  const { codes, scale, zeroPoint } = sinks;
-  const tile = core.scratch.y;
-  forEachTile(n, false, (start, count) => {
-    const to = codes.at(first.element + start, tile);
-    core.module.HEAPU8.copyWithin(to, made.codes + start, made.codes + start + count);
-    codes.put(first.element + start, count, tile);
-  });
-  scale.copy(first.set, sets, made.scales);
-  zeroPoint.copy(first.set, sets, made.zeroPoints);
-}
 
 /** Quantizes to sinks, and adds errors to a sum. See the option `moments`. */
 export function quantizeByMoments(
@@ -164,57 +37,121 @@ export function quantizeByMoments(
   sinks: Sinks,
   errors: ErrorSum | undefined,
 ): OutputErrors | undefined {
-  const call = checked(job, options);
-  const { rows, columns, groupSize } = call;
-  checkFinite(core, given);
+  const { moments, damping = 0.01, order = 'falling', rounding, nonFinite, includeZero } = options;
+  const { info, granularity, layout, range } = job;
+  const { module, models, scratch } = core;
+  // Check the options, and that columns have finite numbers.
+  if (typedArrayName(moments) !== 'Float32Array') throw typeError('moments', ofType('Float32Array'), moments);
+  const [rows, columns] = checkMatrix(job.shape, 'shape');
+  if (moments.length !== columns * columns)
+    throw rangeError('moments', exactly(columns * columns, 'elements'), moments.length);
+  if (info.bits > 8) {
+    const small = dtypes.filter((name) => dtypeInfo(name).bits <= 8);
+    throw rangeError('dtype', oneOf(small), info.name, withOption);
+  }
+  const { kind } = granularity;
+  if (kind === 'per-tensor')
+    throw rangeError('granularity.kind', oneOf(['per-channel', 'per-group']), kind, withOption);
+  const axis = kind === 'per-channel' ? 0 : 1;
+  if (granularity.axis !== axis) throw rangeError('granularity.axis', oneOf([axis]), granularity.axis, withOption);
+  checkNumber(damping, 'damping', { kind: 'number', min: 0, max: 10 });
+  checkChoice(order, 'order', ['falling', 'stored']);
+  if (rounding !== undefined) throw rangeError('rounding', without('moments'), rounding);
+  if (nonFinite === 'saturate') throw rangeError('nonFinite', without('moments'), nonFinite);
+  // Scales are searched for while columns are rounded.
+  const searches = options.range === 'mse';
+  if (includeZero === false && searches) {
+    throw rangeError('includeZero', without('range', 'mse'), includeZero, withOption);
+  }
+  forEachTile(given.length, false, (start, count) => {
+    const x = given.at(start, count);
+    if (module.firstNonFinite(x, count) < count)
+      throw nonFiniteError(given, core, x, count, start, 'it would spoil all columns behind it');
+  });
+  // Prepare to quantize some rows at a time, with the factor of the moments.
   const all = new Float64Array(sumCount);
-  const { info, range, layout } = job;
+  const groupSize = kind === 'per-channel' ? 0 : layout.groupSize;
   const setsOfRow = layout.parameters / rows;
   const atATime = Math.max(rowsTogether, Math.floor(elementsAtATime / columns / rowsTogether) * rowsTogether);
-  const importance = range.kind === 'search' ? range.importance : undefined;
   const form = {
     columns,
     groupSize,
     dtype: { bits: info.bits, isSigned: info.signed },
     symmetric: options.scheme !== 'asymmetric',
   };
-  const quantizeRows = (moments: MomentsRecord, x: number, weights: number, scales: number, zeroPoints: number) =>
-    withArena(core, (arena) => {
-      for (let row = 0; row < rows; row += atATime) {
-        const [count, set] = [Math.min(atATime, rows - row), row * setsOfRow];
-        const own = scales === 0 ? 0 : 4 * set;
-        const matrix = { ...form, importance: weights, scales: scales + own, zeroPoints: zeroPoints + own };
-        core.models.startInArena(arena, 0);
-        const result = core.pushRecord(MatrixCodesRecord);
-        try {
-          const status = core.withRecord(MomentsRecord, moments, (m) =>
-            core.withRecord(MatrixByMomentsRecord, matrix, (at) =>
-              core.models.quantizeByMoments(x + 4 * row * columns, count, at, m, arena, result),
-            ),
-          );
-          if (status === StatusId.outOfMemory) throw outOfMemory('the codes of some rows');
-          if (status === StatusId.overflow)
-            throw new ScalepointError('OVERFLOW', `rows ${row} to ${row + count - 1} of x need scales beyond float32`);
-          checkStatus(status);
-          const made = MatrixCodesRecord.read(core.module, result);
-          handOver(core, sinks, made, { element: row * columns, set }, count * columns, count * setsOfRow);
-          addSums(all, Object.values(made.sums));
-        } finally {
-          core.popRecord(result);
-        }
-      }
-    });
-  withWhole(core, given, (source) =>
-    withMoments(core, call, (moments) =>
-      core.withMemory(4 * columns, (weights) => {
-        if (importance === undefined) core.models.momentsDiagonal(moments.moments, columns, weights);
-        else core.module.HEAPF32.set(importance, weights / 4);
-        withGiven(core, source, job, call, (scales, zeroPoints) =>
-          quantizeRows(moments, source.at(0, source.length), weights, scales, zeroPoints),
+  const arena = arenas.get(core) ?? models.makeArena();
+  if (arena === 0) throw outOfMemory('an arena');
+  arenas.set(core, arena);
+  const quantizeRows = (factored: MomentsRecord, x: number, weights: number, scales: number, zeroPoints: number) => {
+    for (let row = 0; row < rows; row += atATime) {
+      const [count, first, set] = [Math.min(atATime, rows - row), row * columns, row * setsOfRow];
+      const own = searches ? 0 : 4 * set;
+      const matrix = { ...form, importance: weights, scales: scales + own, zeroPoints: zeroPoints + own };
+      models.startInArena(arena, 0);
+      const result = core.pushRecord(MatrixCodesRecord);
+      try {
+        const status = core.withRecord(MomentsRecord, factored, (m) =>
+          core.withRecord(MatrixByMomentsRecord, matrix, (at) =>
+            models.quantizeByMoments(x + 4 * first, count, at, m, arena, result),
+          ),
         );
+        if (status === StatusId.outOfMemory) throw outOfMemory('the codes of some rows');
+        if (status === StatusId.overflow)
+          throw new ScalepointError('OVERFLOW', `rows ${row} to ${row + count - 1} of x need scales beyond float32`);
+        checkStatus(status);
+        const made = MatrixCodesRecord.read(module, result);
+        forEachTile(count * columns, false, (start, n) => {
+          const to = sinks.codes.at(first + start, scratch.y);
+          module.HEAPU8.copyWithin(to, made.codes + start, made.codes + start + n);
+          sinks.codes.put(first + start, n, scratch.y);
+        });
+        sinks.scale.copy(set, count * setsOfRow, made.scales);
+        sinks.zeroPoint.copy(set, count * setsOfRow, made.zeroPoints);
+        addSums(all, Object.values(made.sums));
+      } finally {
+        core.popRecord(result);
+      }
+    }
+  };
+  try {
+    withWhole(core, given, (source) =>
+      core.withMemory(4 * columns * (columns + 1), (address) => {
+        // Factor the moments.
+        module.HEAPF32.set(moments, address / 4);
+        const wrong = models.checkMoments(address, columns);
+        const value = moments[wrong];
+        if (value !== undefined) {
+          const min = Number.isFinite(value) ? 0 : undefined;
+          const isMirrored = min === 0 && wrong % (columns + 1) !== 0;
+          const number = { kind: 'number', finite: true, min } as const;
+          throw rangeError(`moments[${wrong}]`, isMirrored ? { kind: 'state', state: 'symmetric' } : number, value);
+        }
+        const groups = order === 'falling' ? { group: groupSize, outer: 0 } : undefined;
+        const factor = factorOf(core, address, columns, damping, groups);
+        if (factor === undefined) throw rangeError('moments', { kind: 'state', state: 'positiveDefinite' }, moments);
+        try {
+          // Weigh columns by the importance, or by the diagonal.
+          const weights = address + 4 * columns * columns;
+          const importance = range.kind === 'search' ? range.importance : undefined;
+          if (importance === undefined) models.momentsDiagonal(address, columns, weights);
+          else module.HEAPF32.set(importance, weights / 4);
+          // Quantize by scales that the range gives, unless they are searched for.
+          const factored = { ...factor, moments: address, heldBack: 0 };
+          const x = source.at(0, source.length);
+          if (searches) quantizeRows(factored, x, weights, 0, 0);
+          else
+            withParameters(core, layout, job.spec, (at) => {
+              findParameters(core, source, job, at);
+              quantizeRows(factored, x, weights, at.scale, at.zeroPoint);
+            });
+        } finally {
+          core.release(factor.feedback);
+        }
       }),
-    ),
-  );
+    );
+  } finally {
+    models.releaseArena(arena);
+  }
   errors?.collect((sums) => {
     addSums(sums, all);
     return given.length;

@@ -1,6 +1,6 @@
 // Calibration: chooses scale and zero point for values that arrive in batches, in bounded memory.
 import { bindMethods } from '../core/bind.js';
-import { checkKindMembers, checkNumber, checkShape, choiceIndex } from '../core/check.js';
+import { checkKindMembers, checkNumber, checkShape } from '../core/check.js';
 import { LayoutRecord, RangeMethodId, SchemeId } from '../core/door.js';
 import { rangeError, ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
@@ -57,11 +57,6 @@ const mostOfBin = 4;
 const edge = new Float32Array(2);
 const edgeBits = new Uint32Array(edge.buffer);
 
-function binOf(value: number): number {
-  edge[0] = value;
-  return (edgeBits[0] as number) >>> binShift;
-}
-
 /** The smallest and the largest value of each channel. */
 interface Ends {
   readonly min: Float32Array;
@@ -78,16 +73,16 @@ class ValueHistogram {
   /** Counts a float32, given by its bits. */
   add(bits: number): void {
     const bin = bits >>> binShift;
-    this.counts[bin] = (this.counts[bin] as number) + 1;
+    this.counts[bin]!++;
     const low = (bits & lowBits) + 1;
-    const known = this.#only[bin] as number;
+    const known = this.#only[bin];
     if (known !== low) this.#only[bin] = known === 0 ? low : several;
   }
 
   /** Calls `take` with stand-ins for the values of a bin, and with the number of values of each, which is about the same for all. */
   forStandIns(bin: number, take: (value: number, count: number) => void): void {
-    const low = this.#only[bin] as number;
-    const count = this.counts[bin] as number;
+    const { [bin]: low = 0 } = this.#only;
+    const { [bin]: count = 0 } = this.counts;
     edgeBits[0] = (bin << binShift) | (low < several ? low - 1 : 0);
     edgeBits[1] = edgeBits[0] | lowBits;
     const [from = 0, to = 0] = edge;
@@ -129,15 +124,11 @@ export class Observer {
   constructor(core: Core, options: ObserverOptions) {
     checkOptionsOf('observer', options);
     const { range = 'min-max', averaging, granularity } = options;
-    choiceIndex(options, 'nonFinite', ['error', 'saturate']);
     if (typeof range === 'object' && searchOf(range, rangeForms) === undefined) {
       throw rangeError('range', searchedRangeForm, range);
     }
     if (averaging !== undefined) {
-      checkNumber(averaging, 'averaging');
-      if (!(averaging > 0 && averaging <= 1)) {
-        throw rangeError('averaging', { kind: 'number', above: 0, max: 1 }, averaging);
-      }
+      checkNumber(averaging, 'averaging', { kind: 'number', above: 0, max: 1 });
       if (range !== 'min-max') throw rangeError('averaging', onlyWith('range', 'min-max'), range);
     }
     // Fail now on wrong options, not after all batches. The size of the axis is known with the first one.
@@ -256,7 +247,7 @@ export class Observer {
       }
     }
     // The ends of each channel stand for its values. Channels without finite values have infinite ends, which do not count.
-    const values = Float32Array.from({ length: min.length * 2 }, (_, i) => (i % 2 === 0 ? min : max)[i >> 1] as number);
+    const values = Float32Array.from(Array.from(min, (low, i) => [low, max[i] ?? NaN]).flat());
     return chooseParameters(this.#core, values, {
       ...options,
       shape: [min.length, 2],
@@ -287,8 +278,10 @@ export class Observer {
     const { counts } = histogram;
     const ends = [min, max];
     const pairs: number[] = [];
+    edge.set(ends);
+    const bins = Array.from(edgeBits, (bits) => bits >>> binShift);
     const change = (by: number) => {
-      for (const bin of ends.map(binOf)) counts[bin] = (counts[bin] as number) + by;
+      for (const bin of bins) counts[bin]! += by;
     };
     const take = (value: number, count: number) => pairs.push(Math.max(min, Math.min(max, value)), count);
     change(-1);
@@ -308,13 +301,13 @@ export class Observer {
     const place = share * (this.#seen - 1);
     const rank = Math.floor(place);
     let before = 0;
-    let low: number | undefined;
+    let low = NaN;
     for (const [value, count] of sorted) {
+      if (before <= rank) low = value;
       before += count;
-      if (rank < before) low ??= value;
-      if (low !== undefined && rank + 1 < before) return low + (place - rank) * (value - low);
+      if (rank + 1 < before) return low + (place - rank) * (value - low);
     }
-    return low as number;
+    return low;
   }
 
   /** Forgets all observed values. */

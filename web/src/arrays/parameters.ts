@@ -56,12 +56,7 @@ export function failQuantizing(
   throw new Error('scalepoint: unexpected status of the core');
 }
 
-/** Calls f with the source in the form that the job needs: for searches, all elements in wasm memory at once. */
-function withReady<T>(core: Core, source: Source, job: Job, f: (ready: Source) => T): T {
-  return job.range.kind === 'search' ? withWhole(core, source, f) : f(source);
-}
-
-/** Writes the parameters of a job to wasm memory. The source is one of withReady. */
+/** Writes the parameters of a job to wasm memory. Searches need a source whose elements are all in wasm memory: that of withWhole. */
 export function findParameters(core: Core, source: Source, { range, layout }: Job, at: Parameters): void {
   switch (range.kind) {
     case 'given':
@@ -112,9 +107,7 @@ export function finiteRange(core: Core, source: Source): { readonly min: number;
   const spec = { ...specOfDType(dtypeInfo('int8')), nonFinite: NonFiniteId.saturate };
   return withParameters(core, layout, spec, (at) => {
     observeRange(core, source, layout, at);
-    const { HEAPF32 } = core.module;
-    const min = HEAPF32[at.min / 4] as number;
-    const max = HEAPF32[at.max / 4] as number;
+    const { [at.min / 4]: min = 0, [at.max / 4]: max = 0 } = core.module.HEAPF32;
     return min <= max ? { min, max } : { min: 0, max: 0 };
   });
 }
@@ -135,12 +128,13 @@ export function chooseParameters(core: Core, x: FloatInput, options: QuantizeOpt
   const { layout, spec } = job;
   const scale = new Sink(core, 'float32', layout.parameters, undefined, 'scale');
   const zeroPoint = new Sink(core, 'int32', layout.parameters, undefined, 'zeroPoint');
-  withReady(core, source, job, (ready) =>
+  const find = (ready: Source) =>
     withParameters(core, layout, spec, (at) => {
       findParameters(core, ready, job, at);
       scale.copy(0, scale.length, at.scale);
       zeroPoint.copy(0, zeroPoint.length, at.zeroPoint);
-    }),
-  );
+    });
+  if (job.range.kind === 'search') withWhole(core, source, find);
+  else find(source);
   return writable(scale.result as Float32Array<ArrayBuffer>, zeroPoint.result as Int32Array<ArrayBuffer>);
 }

@@ -1,13 +1,13 @@
 // Quantizes floats to codes of a codebook: blocks with one scale each, called absmax, and one list of values for all blocks.
 
-import { checkKeys, checkShape, checkWhole, choiceIndex } from '../core/check.js';
+import { checkKeys, checkShape, checkWhole, readChoice } from '../core/check.js';
 import { DecisionId, PublishedCodebookId, StatusId } from '../core/door.js';
 import { typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile, tileSize } from '../core/memory.js';
 import { type Expected, ofType, oneOf } from '../core/option-problem.js';
 import type { WasmArray } from '../core/wasm-array.js';
 import { checkOptionsOf } from './calls.js';
-import { type CodebookAddresses, checkCount, valuesOf, withCodebookMemory } from './codebook.js';
+import { checkCount, valuesOf, withCodebookMemory } from './codebook.js';
 import { checkApart, Sink } from './sink.js';
 import {
   type FloatInput,
@@ -60,8 +60,6 @@ export interface CodebookOptions<Data extends Uint8Array | WasmArray = Uint8Arra
   out?: Data | undefined;
 }
 
-const defaultBlockSize = 64;
-
 /** A checked `codebook` option. */
 interface Codebook {
   /** Number of values. */
@@ -106,21 +104,16 @@ function codebookOf(codebook: unknown): Codebook {
   };
 }
 
-/** A call under way. */
-interface CodebookRun {
-  readonly core: Core;
-  readonly source: Source;
-  readonly codebook: Codebook;
-  readonly blockSize: number;
-  /** True if absmax values are rounded for `absmaxType: 'int8'`. */
-  readonly rounded: boolean;
-  readonly codes: Sink;
-  /** A CodebookJob. */
-  readonly job: number;
-  /** Address of all absmax values, and their number. */
-  readonly absmax: number;
-  readonly blocks: number;
-}
+/** Processes a tile of x: count floats at an address, which begin with element start. */
+type TileVisitor = (x: number, count: number, start: number) => void;
+
+/**
+ * The search for the scales alternates with that for a learned codebook: number of rounds, of elements and of places that they come from.
+ * Both are repeated once on all elements at the end.
+ */
+const rounds = 4;
+const sampleSize = 2 ** 18;
+const samplePlaces = 64;
 
 /** See Scalepoint.quantizeCodebook. */
 export function quantizeCodebook(
@@ -131,7 +124,8 @@ export function quantizeCodebook(
   // Check the arguments.
   checkOptionsOf('quantizeCodebook', options);
   const codebook = codebookOf(options.codebook);
-  const blockSize = options.blockSize === undefined ? defaultBlockSize : checkWhole(options.blockSize, 'blockSize', 1);
+  const { blockSize = 64 } = options;
+  checkWhole(blockSize, 'blockSize', 1);
   const source = sourceOf(core, x, options.from, 'x');
   const n = source.length;
   const shape = checkShape(options.shape ?? source.shape, n);
@@ -140,29 +134,86 @@ export function quantizeCodebook(
   const codes = new Sink(core, 'uint8', n, out, 'out');
   checkApart(x, out, 'out');
   const absmax = new Sink(core, 'float32', blocks, undefined, 'absmax');
-  const searched = choiceIndex(options, 'range', ['min-max', 'mse']) === 1;
-  const rounded = choiceIndex(options, 'absmaxType', ['float32', 'int8']) === 1;
+  const isSearched = readChoice(options, 'range', ['min-max', 'mse']) === 'mse';
+  const isRounded = readChoice(options, 'absmaxType', ['float32', 'int8']) === 'int8';
   const { count: values, decision } = codebook;
-  // Find the values and the absmax, and make the codes.
-  const learned = withCodebookMemory(core, blocks, { blockSize, values, decision }, (at: CodebookAddresses) => {
-    const run: CodebookRun = {
-      core,
-      source,
-      codebook,
-      blockSize,
-      rounded,
-      codes,
-      job: at.job,
-      absmax: at.absmax,
-      blocks,
+  const { module } = core;
+  // Take tiles of whole blocks, so that one visit does all work for them, or parts of large blocks. Rounding needs the absmax of many blocks.
+  const isWithinTiles = blockSize <= tileSize && !isRounded;
+  const step = isWithinTiles ? Math.floor(tileSize / blockSize) * blockSize : tileSize;
+  const walk = (from: Source, ...visitors: readonly TileVisitor[]) =>
+    forEachTile(
+      n,
+      false,
+      (start, count) => {
+        const at = from.at(start, count);
+        for (const visit of visitors) visit(at, count, start);
+      },
+      step,
+    );
+  const learned = withCodebookMemory(core, blocks, { blockSize, values, decision }, (at) => {
+    const { job } = at;
+    const observe: TileVisitor = (from, count, start) => {
+      const status = module._observeAbsmax(job, from, count, start);
+      if (status === StatusId.nonFinite) {
+        throw nonFiniteError(source, core, from, count, start, 'codes of a codebook stand for finite values only');
+      }
+      checkStatus(status);
     };
-    core.module.HEAPF32.fill(0, at.absmax / 4, at.absmax / 4 + blocks);
+    const encode: TileVisitor = (from, count, start) => {
+      const tile = core.scratch.y;
+      checkStatus(module._quantizeCodebook(job, from, count, start, codes.at(start, tile)));
+      codes.put(start, count, tile);
+    };
+    /** Learns the codebook. f passes all data to the learner. */
+    const learn = (f: (learnFrom: TileVisitor) => void) =>
+      core.withMemory(module.codebookLearnerBytes(), (learner) => {
+        checkStatus(module.clearCodebookLearner(learner));
+        f((from, count, start) => checkStatus(module.observeCodebook(job, from, count, start, learner)));
+        checkStatus(module.learnCodebook(job, learner));
+      });
+    module.HEAPF32.fill(0, at.absmax / 4, at.absmax / 4 + blocks);
     codebook.fill(core, at.codebook);
-    if (searched) encodeSearched(run);
-    else if (codebook.learned) encodeLearned(run);
-    else encodeGiven(run);
+    if (isSearched) {
+      withWhole(core, source, (whole) => {
+        // Find the largest magnitudes, and fail on values that are not finite.
+        walk(whole, observe);
+        // Sample blocks from many places, unless there are few.
+        const wanted = Math.max(1, Math.floor(sampleSize / samplePlaces / blockSize));
+        const all = { start: 0, size: n };
+        const isSmall = blocks <= wanted * samplePlaces;
+        const sample = Array.from({ length: isSmall ? 1 : samplePlaces }, (_, i) => {
+          const start = Math.floor((i * (blocks - wanted)) / (samplePlaces - 1)) * blockSize;
+          return isSmall ? all : { start, size: Math.min(wanted * blockSize, n - start) };
+        });
+        // Search for the absmax of each block, and for the values of a learned codebook.
+        const first = whole.at(0, n);
+        const search = ({ start, size }: typeof all, rounded: boolean) =>
+          checkStatus(module.searchAbsmax(job, first + start * 4, size, start, rounded));
+        const learnFrom = (stretches: readonly (typeof all)[]) =>
+          learn((visit) => {
+            for (const { start, size } of stretches) visit(first + start * 4, size, start);
+          });
+        if (codebook.learned) learnFrom([all]);
+        for (let round = 0; codebook.learned && round < rounds; round++) {
+          for (const stretch of sample) search(stretch, false);
+          learnFrom(sample);
+        }
+        search(all, isRounded);
+        if (codebook.learned) learnFrom([all]);
+        walk(whole, encode);
+      });
+    } else if (isWithinTiles && !codebook.learned) walk(source, observe, encode);
+    else {
+      withResident(core, source, (kept) => {
+        if (!isWithinTiles) walk(kept, observe);
+        if (isRounded) checkStatus(module.roundAbsmax(at.absmax, blocks));
+        if (codebook.learned) learn((visit) => (isWithinTiles ? walk(kept, observe, visit) : walk(kept, visit)));
+        walk(kept, encode);
+      });
+    }
     absmax.copy(0, blocks, at.absmax);
-    return core.module.HEAPF32.slice(at.codebook / 4, at.codebook / 4 + values) as Float32Array<ArrayBuffer>;
+    return module.HEAPF32.slice(at.codebook / 4, at.codebook / 4 + values) as Float32Array<ArrayBuffer>;
   });
   return plain({
     kind: 'codebook',
@@ -172,151 +223,4 @@ export function quantizeCodebook(
     data: codes.result as Uint8Array | WasmArray,
     shape,
   });
-}
-
-/** Processes a tile of x: count floats at an address, which begin with element start. */
-type TileVisitor = (x: number, count: number, start: number) => void;
-
-/** True if the absmax of a block is known after one tile. Rounding needs those of many blocks. */
-function isWithinTiles({ blockSize, rounded }: CodebookRun): boolean {
-  return blockSize <= tileSize && !rounded;
-}
-
-/** Walks all elements in tiles of whole blocks, so that one visit does all work for them, or of parts of large blocks. */
-function walk(run: CodebookRun, source: Source, step: TileVisitor): void {
-  const { blockSize } = run;
-  const size = isWithinTiles(run) ? Math.floor(tileSize / blockSize) * blockSize : tileSize;
-  forEachTile(source.length, false, (start, count) => step(source.at(start, count), count, start), size);
-}
-
-/** Updates the absmax of blocks with elements. */
-function observe({ core, source, job }: CodebookRun): TileVisitor {
-  return (x, count, start) => {
-    const status = core.module._observeAbsmax(job, x, count, start);
-    if (status === StatusId.nonFinite) {
-      throw nonFiniteError(source, core, x, count, start, 'codes of a codebook stand for finite values only');
-    }
-    checkStatus(status);
-  };
-}
-
-/** Makes the codes of elements. */
-function encode({ core, job, codes }: CodebookRun): TileVisitor {
-  const tile = core.scratch.y;
-  return (x, count, start) => {
-    checkStatus(core.module._quantizeCodebook(job, x, count, start, codes.at(start, tile)));
-    codes.put(start, count, tile);
-  };
-}
-
-function roundIfAsked({ core, rounded, absmax, blocks }: CodebookRun): void {
-  if (rounded) checkStatus(core.module.roundAbsmax(absmax, blocks));
-}
-
-/** Encodes with a known codebook. */
-function encodeGiven(run: CodebookRun): void {
-  const { core, source } = run;
-  const [observing, encoding] = [observe(run), encode(run)];
-  if (isWithinTiles(run)) {
-    walk(run, source, (...piece) => {
-      observing(...piece);
-      encoding(...piece);
-    });
-    return;
-  }
-  withResident(core, source, (kept) => {
-    walk(run, kept, observing);
-    roundIfAsked(run);
-    walk(run, kept, encoding);
-  });
-}
-
-/** Encodes with a codebook that is learned for the largest magnitudes of blocks. */
-function encodeLearned(run: CodebookRun): void {
-  const { core, source } = run;
-  const observing = observe(run);
-  withResident(core, source, (kept) => {
-    learn(run, (learnFrom) => {
-      if (isWithinTiles(run)) {
-        walk(run, kept, (...piece) => {
-          observing(...piece);
-          learnFrom(...piece);
-        });
-        return;
-      }
-      walk(run, kept, observing);
-      roundIfAsked(run);
-      walk(run, kept, learnFrom);
-    });
-    walk(run, kept, encode(run));
-  });
-}
-
-/** Encodes with absmax values from a search. */
-function encodeSearched(run: CodebookRun): void {
-  const { core, source } = run;
-  withWhole(core, source, (whole) => {
-    // Find the largest magnitudes, and fail on values that are not finite.
-    walk(run, whole, observe(run));
-    searchScales(run, whole.at(0, whole.length));
-    walk(run, whole, encode(run));
-  });
-}
-
-/** Learns the codebook of the job. f passes all data to the learner. */
-function learn({ core, job }: CodebookRun, f: (learnFrom: TileVisitor) => void): void {
-  core.withMemory(core.module.codebookLearnerBytes(), (learner) => {
-    const { module } = core;
-    checkStatus(module.clearCodebookLearner(learner));
-    f((x, count, start) => checkStatus(module.observeCodebook(job, x, count, start, learner)));
-    checkStatus(module.learnCodebook(job, learner));
-  });
-}
-
-/**
- * The search for the scales alternates with that for a learned codebook: number of rounds, of elements and of places that they come from.
- * Both are repeated once on all elements at the end.
- */
-const rounds = 4;
-const sampleSize = 2 ** 18;
-const samplePlaces = 64;
-
-/** Neighboring elements that begin at a block. */
-interface SampleStretch {
-  readonly start: number;
-  readonly size: number;
-}
-
-/** All elements, or stretches from many places. */
-function sampleOf(n: number, blockSize: number): readonly SampleStretch[] {
-  const blocks = Math.ceil(n / blockSize);
-  const wanted = Math.max(1, Math.floor(sampleSize / samplePlaces / blockSize));
-  if (blocks <= wanted * samplePlaces) return [{ start: 0, size: n }];
-  return Array.from({ length: samplePlaces }, (_, i) => {
-    const start = Math.floor((i * (blocks - wanted)) / (samplePlaces - 1)) * blockSize;
-    return { start, size: Math.min(wanted * blockSize, n - start) };
-  });
-}
-
-/** Searches for the absmax of every block, and for the values of a learned codebook. Starts from the largest magnitudes. */
-function searchScales(run: CodebookRun, x: number): void {
-  const { core, job, blockSize, rounded, codebook } = run;
-  const n = run.source.length;
-  const search = ({ start, size }: SampleStretch, whether: boolean) =>
-    checkStatus(core.module.searchAbsmax(job, x + start * 4, size, start, whether));
-  const learnFrom = (stretches: readonly SampleStretch[]) =>
-    learn(run, (step) => {
-      for (const { start, size } of stretches) step(x + start * 4, size, start);
-    });
-  const all = { start: 0, size: n };
-  if (codebook.learned) {
-    const sample = sampleOf(n, blockSize);
-    learnFrom([all]);
-    for (let round = 0; round < rounds; round++) {
-      for (const stretch of sample) search(stretch, false);
-      learnFrom(sample);
-    }
-  }
-  search(all, rounded);
-  if (codebook.learned) learnFrom([all]);
 }

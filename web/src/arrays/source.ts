@@ -1,4 +1,5 @@
 // Sources of inputs for the core. Read any kind of input in wasm memory, tile by tile, and use arrays that lie there in place.
+import { checkChoice } from '../core/check.js';
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import {
   arrayTypes,
@@ -9,7 +10,7 @@ import {
   type WasmDType,
   type WasmView,
 } from '../core/memory.js';
-import { type Hint, mention, ofType, oneOf, without } from '../core/option-problem.js';
+import { exactly, type Hint, mention, ofType, oneOf, without } from '../core/option-problem.js';
 import { typedArrayName } from '../core/realms.js';
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
 import {
@@ -240,25 +241,6 @@ class HalfSource implements Source {
   }
 }
 
-/**
- * The numbers of a plain array. Reads all of them at the start, because reading one may run code of the caller, which may use the instance.
- * @throws TypeError naming the element
- */
-function numbersOf(array: readonly unknown[], what: string): Float32Array | Float64Array {
-  const floats = new Float32Array(array.length);
-  let exact: Float64Array | undefined;
-  for (let i = 0; i < floats.length; i++) {
-    const value = array[i];
-    if (typeof value !== 'number') throw typeError(`${what}[${i}]`, { kind: 'number' }, value);
-    floats[i] = value;
-    // Numbers beyond float32 are kept for the error.
-    if (exact === undefined && Math.abs(floats[i] as number) !== Infinity) continue;
-    exact ??= Float64Array.from(floats);
-    exact[i] = value;
-  }
-  return exact ?? floats;
-}
-
 /** Types of floats as `readTensor` of `scalepoint/model` names them. */
 const storedTypes: readonly StoredFloats['dtype'][] = ['F32', 'F64', 'F16', 'BF16'];
 
@@ -274,24 +256,6 @@ function refuseStored(x: unknown, what: string): void {
 /** The kinds of input. */
 const inputs = ofType('Float32Array', 'Float64Array', 'Float16Array', 'number[]', 'WasmArray', 'tensor of floats');
 
-/** The error for an input that cannot hold the bits of 16-bit floats. */
-function bitsError(what: string, from: HalfFormat, x: unknown): TypeError {
-  return typeError(what, ofType('Uint16Array'), x, { kind: 'with', options: [mention('from', from)] });
-}
-
-function sourceOfWasmArray(
-  core: Core,
-  x: OwnedWasmArray,
-  from: HalfFormat | undefined,
-  what: string,
-  to: number,
-): Source {
-  x.addressIn(core, what);
-  if (from === undefined && x.dtype === 'float32') return new WasmArraySource(core, x, what);
-  if (from !== undefined && x.dtype === 'uint16') return new HalfSource(core, x, what, to, x.length, from);
-  throw typeError(`${what}.dtype`, oneOf([from === undefined ? 'float32' : 'uint16']), x.dtype);
-}
-
 /**
  * Reads x as float32.
  * @param from the format of 16-bit floats, if x holds their bits
@@ -299,31 +263,46 @@ function sourceOfWasmArray(
  * @throws TypeError or RangeError naming `what`
  */
 export function sourceOf(core: Core, x: unknown, from: unknown, what: string, to = core.scratch.x): Source {
-  if (from !== undefined && from !== 'float16' && from !== 'bfloat16') {
-    throw rangeError('from', oneOf(['float16', 'bfloat16']), from);
+  const half = from === undefined ? undefined : checkChoice(from, 'from', halfFormats);
+  if (x instanceof OwnedWasmArray) {
+    x.addressIn(core, what);
+    if (half === undefined && x.dtype === 'float32') return new WasmArraySource(core, x, what);
+    if (half !== undefined && x.dtype === 'uint16') return new HalfSource(core, x, what, to, x.length, half);
+    throw typeError(`${what}.dtype`, oneOf([half === undefined ? 'float32' : 'uint16']), x.dtype);
   }
-  if (x instanceof OwnedWasmArray) return sourceOfWasmArray(core, x, from, what, to);
   const name = typedArrayName(x);
+  // Take a tensor of another library apart.
+  if (name === undefined && isTensor(x)) {
+    const { data, shape, size, format, named } = partsOfTensor(x, what);
+    if (half !== undefined && format !== undefined)
+      throw typeError('from', without(`${what}.${'type' in x ? 'type' : 'dtype'}`, named));
+    if (isTensor(data)) throw typeError(`${what}.data`, inputs, data);
+    const array = typedArrayName(data);
+    const bits = half ?? (array === 'Uint16Array' ? format : undefined);
+    if (bits === undefined && !array?.startsWith('Float')) refuseStored(x, what);
+    const source = sourceOf(core, data, bits, `${what}.data`, to);
+    if (source.length !== size) throw rangeError(`${what}.shape`, { kind: 'shape', elements: source.length }, shape);
+    source.shape = shape;
+    return source;
+  }
+  const bitsError = () => typeError(what, ofType('Uint16Array'), x, { kind: 'with', options: [mention('from', half)] });
+  if (Array.isArray(x)) {
+    if (half !== undefined) throw bitsError();
+    // Read all numbers now, because reading one may run code of the caller, which may use the instance.
+    const floats = new Float32Array(x.length);
+    let exact: Float64Array | undefined;
+    for (let i = 0; i < floats.length; i++) {
+      const value: unknown = x[i];
+      if (typeof value !== 'number') throw typeError(`${what}[${i}]`, { kind: 'number' }, value);
+      floats[i] = value;
+      // Keep numbers beyond float32 for the error.
+      if (exact === undefined && Math.abs(Math.fround(value)) !== Infinity) continue;
+      exact ??= Float64Array.from(floats);
+      exact[i] = value;
+    }
+    return new CopiedSource(core, exact ?? floats, what, to);
+  }
   if (name === undefined) {
-    // Take a tensor of another library apart.
-    if (isTensor(x)) {
-      const { data, shape, size, format, named } = partsOfTensor(x, what);
-      if (from !== undefined && format !== undefined)
-        throw typeError('from', without(`${what}.${'type' in x ? 'type' : 'dtype'}`, named));
-      if (isTensor(data)) throw typeError(`${what}.data`, inputs, data);
-      const array = typedArrayName(data);
-      const half = from ?? (array === 'Uint16Array' ? format : undefined);
-      if (half === undefined && !array?.startsWith('Float')) refuseStored(x, what);
-      const source = sourceOf(core, data, half, `${what}.data`, to);
-      if (source.length !== size) throw rangeError(`${what}.shape`, { kind: 'shape', elements: source.length }, shape);
-      source.shape = shape;
-      return source;
-    }
-    // Take an array of numbers.
-    if (Array.isArray(x)) {
-      if (from !== undefined) throw bitsError(what, from, x);
-      return new CopiedSource(core, numbersOf(x, what), what, to);
-    }
     refuseStored(x, what);
     throw typeError(what, inputs, x);
   }
@@ -331,11 +310,11 @@ export function sourceOf(core: Core, x: unknown, from: unknown, what: string, to
   const array = x as AnyTypedArray;
   checkAttached(array, what);
   const address = addressOfView(core, array);
-  if (from === undefined ? name === 'Float16Array' : name === 'Uint16Array') {
+  if (half === undefined ? name === 'Float16Array' : name === 'Uint16Array') {
     const bits = address ?? new Uint16Array(array.buffer, array.byteOffset, array.length);
-    return new HalfSource(core, bits, what, to, array.length, from ?? 'float16');
+    return new HalfSource(core, bits, what, to, array.length, half ?? 'float16');
   }
-  if (from !== undefined) throw bitsError(what, from, x);
+  if (half !== undefined) throw bitsError();
   if (name !== 'Float32Array' && name !== 'Float64Array') {
     const bits: Hint = { kind: 'try', option: mention('from', 'float16'), effect: 'reads bits of 16-bit floats' };
     throw typeError(what, inputs, x, name === 'Uint16Array' ? bits : undefined);
@@ -384,13 +363,27 @@ export function nonFiniteError(
   advice: string,
 ): ScalepointError {
   const index = core.module.firstNonFinite(x, count);
-  const found = core.module.HEAPF32[x / 4 + index] as number;
-  const given = source.given?.(start + index) ?? found;
+  const given = source.given?.(start + index) ?? core.module.HEAPF32[x / 4 + index];
   const value = Number.isFinite(given) ? `${given}, beyond float32` : `${given}`;
   return new ScalepointError('NON_FINITE', `x[${start + index}] is ${value}; ${advice}`);
 }
 
 // -------------------------------------------------------------------------------------------------------------------- codes
+
+/** Scales or zero points of a caller, checked. Copies them if they lie in memory that may grow. @throws TypeError or RangeError naming them */
+export function parametersOf<T extends Float32Array | Int32Array>(
+  core: Core,
+  given: unknown,
+  make: new (n: number) => T,
+  n: number,
+  name: string,
+): T {
+  if (typedArrayName(given) !== make.name) throw typeError(name, ofType(make.name), given);
+  const array = given as T;
+  checkAttached(array, name);
+  if (array.length !== n) throw rangeError(name, exactly(n, 'elements'), array.length);
+  return array.buffer === core.module.HEAPU8.buffer ? (array.slice() as T) : array;
+}
 
 /** Codes of a tensor. */
 export interface CodeReader {

@@ -7,10 +7,10 @@ import { type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
 import { type Core, forEachTile } from '../core/memory.js';
 import { ofType } from '../core/option-problem.js';
 import { callOptions, checkOptionsOf, variantNames } from './calls.js';
-import { type Job, jobOf } from './job.js';
+import { jobOf } from './job.js';
 import type { QuantizeOptions } from './options.js';
 import { failQuantizing, findParameters } from './parameters.js';
-import { type FloatInput, type HalfFormat, type Source, sourceOf, withWhole } from './source.js';
+import { type FloatInput, type HalfFormat, sourceOf, withWhole } from './source.js';
 
 /** A variant of `sweep`: options of `quantize`, without those about the input and the output. */
 export type SweepVariant = Omit<
@@ -35,6 +35,12 @@ export interface SweepMeasures extends ErrorMeasures {
   readonly bitsPerNumber: number;
 }
 
+const floatBits = 32;
+const wideZeroPointBits = 32;
+
+/** Offset of the record of a job from its sums. Scales and zero points follow it. */
+const jobOffset = ErrorSumsRecord.bytes;
+
 /** See Scalepoint.sweep. */
 export function sweep(
   core: Core,
@@ -52,61 +58,42 @@ export function sweep(
       return jobOf({ ...variant, shape }, source.length);
     }),
   );
-  const measured = withWhole(core, source, (whole) => measureJobs(core, whole, jobs));
-  return jobs.map((job, i) => ({ ...(measured[i] as ErrorMeasures), bitsPerNumber: bitsPerNumber(job) }));
-}
-
-const floatBits = 32;
-const wideZeroPointBits = 32;
-
-/** See SweepMeasures. */
-function bitsPerNumber({ info, layout, spec, range }: Job): number {
-  const narrow = spec.includeZero && range.kind !== 'given';
-  const hasZeroPoints = spec.scheme === SchemeId.asymmetric || range.kind === 'given';
-  const zeroPointBits = !hasZeroPoints ? 0 : narrow ? info.bits : wideZeroPointBits;
-  return layout.size === 0 ? 0 : info.bits + (layout.parameters * (floatBits + zeroPointBits)) / layout.size;
-}
-
-/** A job in wasm memory: sums, record, scales and zero points, in one allocation. */
-interface SweepAddresses {
-  readonly sums: number;
-  readonly record: number;
-}
-
-function writeJob(core: Core, source: Source, job: Job, sums: number): SweepAddresses {
-  const { layout, spec } = job;
-  const n = layout.parameters;
-  const record = sums + ErrorSumsRecord.bytes;
-  const scale = record + LinearJobRecord.bytes;
-  const zeroPoint = scale + n * 4;
-  core.module.HEAPU8.fill(0, sums, sums + ErrorSumsRecord.bytes);
-  LinearJobRecord.write(core.module, record, { layout, spec, scale, zeroPoint, parameters: n });
-  core.withMemory(n * 8, (min) =>
-    findParameters(core, source, job, { job: record, scale, zeroPoint, min, max: min + n * 4 }),
-  );
-  return { sums, record };
-}
-
-/** Measures the codes of each job. First finds all parameters, then reads each tile once for all jobs. */
-function measureJobs(core: Core, source: Source, jobs: readonly Job[]): ErrorMeasures[] {
+  // Find all parameters, then read each tile once for all jobs.
+  const { module } = core;
   const allocated: number[] = [];
-  try {
-    const written = jobs.map((job) => {
-      const sums = core.allocate(ErrorSumsRecord.bytes + LinearJobRecord.bytes + job.layout.parameters * 8);
-      allocated.push(sums);
-      return writeJob(core, source, job, sums);
-    });
-    forEachTile(source.length, false, (start, count) => {
-      const x = source.at(start, count);
-      for (const { sums, record } of written) {
-        const status = core.module._quantizeLinearMeasured(record, x, count, start, core.scratch.y, sums);
-        if (status !== StatusId.ok) failQuantizing(source, core, status, x, count, start);
+  const measured = withWhole(core, source, (whole) => {
+    try {
+      for (const job of jobs) {
+        const { layout, spec } = job;
+        const n = layout.parameters;
+        const sums = core.allocate(jobOffset + LinearJobRecord.bytes + n * 8);
+        allocated.push(sums);
+        const scale = sums + jobOffset + LinearJobRecord.bytes;
+        const zeroPoint = scale + n * 4;
+        module.HEAPU8.fill(0, sums, sums + jobOffset);
+        LinearJobRecord.write(module, sums + jobOffset, { layout, spec, scale, zeroPoint, parameters: n });
+        core.withMemory(n * 8, (min) => {
+          const at = { job: sums + jobOffset, scale, zeroPoint, min, max: min + n * 4 };
+          findParameters(core, whole, job, at);
+        });
       }
-    });
-    return written.map(({ sums }) =>
-      measuresOf(core.module.HEAPF64.slice(sums / 8, sums / 8 + sumCount), source.length),
-    );
-  } finally {
-    for (const address of allocated) core.release(address);
-  }
+      forEachTile(whole.length, false, (start, count) => {
+        const from = whole.at(start, count);
+        for (const sums of allocated) {
+          const status = module._quantizeLinearMeasured(sums + jobOffset, from, count, start, core.scratch.y, sums);
+          if (status !== StatusId.ok) failQuantizing(whole, core, status, from, count, start);
+        }
+      });
+      return allocated.map((sums) => measuresOf(module.HEAPF64.slice(sums / 8, sums / 8 + sumCount), whole.length));
+    } finally {
+      for (const address of allocated) core.release(address);
+    }
+  });
+  return jobs.map(({ info, layout, spec, range }, i) => {
+    const narrow = spec.includeZero && range.kind !== 'given';
+    const hasZeroPoints = spec.scheme === SchemeId.asymmetric || range.kind === 'given';
+    const zeroPointBits = !hasZeroPoints ? 0 : narrow ? info.bits : wideZeroPointBits;
+    const parameterBits = (layout.parameters * (floatBits + zeroPointBits)) / layout.size;
+    return { ...(measured[i] as ErrorMeasures), bitsPerNumber: layout.size === 0 ? 0 : info.bits + parameterBits };
+  });
 }

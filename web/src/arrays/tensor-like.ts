@@ -100,28 +100,6 @@ const formats: Readonly<Record<string, HalfFormat>> = {
 
 const product = (dimensions: readonly number[]) => dimensions.reduce((a, b) => a * b, 1);
 
-/** Elements in row-major order, in an array of the same type. */
-function gathered<T>(
-  data: ArrayLike<T>,
-  shape: readonly number[],
-  strides: readonly number[],
-  offset: number,
-  n: number,
-) {
-  const result = new (data.constructor as new (n: number) => T[])(n);
-  for (let i = 0; i < n; i++) {
-    let at = offset;
-    let rest = i;
-    for (let axis = shape.length - 1; axis >= 0; axis--) {
-      const size = shape[axis] as number;
-      at += (rest % size) * (strides[axis] as number);
-      rest = Math.floor(rest / size);
-    }
-    result[i] = data[at] as T;
-  }
-  return result;
-}
-
 /** The parts of a tensor. */
 export interface TensorParts {
   readonly data: unknown;
@@ -162,24 +140,32 @@ export function partsOfTensor(x: TensorLike | StoredFloats, what: string): Tenso
   if (!Array.isArray(data) && typedArrayName(data) === undefined) {
     throw typeError(`${what}.data`, ofType('typed array', 'array of numbers'), data);
   }
-  // The first and the last element in memory.
-  const first = offset as number;
-  let low = first;
-  let high = first;
-  for (const [i, length] of shape.entries()) {
-    const reach = (length - 1) * (steps[i] as number);
-    low += Math.min(0, reach);
-    high += Math.max(0, reach);
-  }
+  // Find the first and the last element in memory.
+  const first = typeof offset === 'number' ? offset : NaN;
+  const axes = shape.map((length, i) => ({ length, step: steps[i] ?? NaN }));
+  const reaches = axes.map(({ length, step }) => (length - 1) * step);
+  const low = reaches.reduce((sum, reach) => sum + Math.min(0, reach), first);
+  const high = reaches.reduce((sum, reach) => sum + Math.max(0, reach), first);
   if (!Number.isInteger(low) || !Number.isInteger(high) || low < 0)
     throw rangeError(`${what}.strides`, whole(), strides);
   if (size > 0 && high >= array.length) {
     throw rangeError(`${what}.data`, { kind: 'number', min: high + 1, unit: 'elements' }, array.length);
   }
   const isInOrder = steps.every((step, i) => step === product(shape.slice(i + 1)));
-  const inOrder =
-    isInOrder && ArrayBuffer.isView(data)
-      ? (data as Float32Array).subarray(first, first + size)
-      : gathered(array, shape, steps, first, size);
-  return { data: inOrder, shape, size, format, named: type };
+  if (isInOrder && ArrayBuffer.isView(data)) {
+    return { data: (data as Float32Array).subarray(first, first + size), shape, size, format, named: type };
+  }
+  // Gather the elements in an array of the same type.
+  const gathered = new (array.constructor as new (n: number) => unknown[])(size);
+  axes.reverse();
+  for (let i = 0; i < size; i++) {
+    let at = first;
+    let rest = i;
+    for (const { length, step } of axes) {
+      at += (rest % length) * step;
+      rest = Math.floor(rest / length);
+    }
+    gathered[i] = array[at];
+  }
+  return { data: gathered, shape, size, format, named: type };
 }

@@ -2,7 +2,7 @@
 import { blockTypes } from '../core/blocks.js';
 import { rangeError } from '../core/errors.js';
 import { nearest, sameName } from '../core/nearest.js';
-import { type Expected, type Hint, oneOf } from '../core/option-problem.js';
+import { type Expected, oneOf } from '../core/option-problem.js';
 
 /** Integers of `quantize`: those of up to 8 bits, signed first, then those of 16. */
 export const integerNames = [
@@ -37,17 +37,6 @@ const namesByCall: Readonly<Record<string, readonly string[]>> = {
   quantizeCodebook: codebookNames,
 };
 
-/** The other call that makes a type: by its very name, or by a near one if no type of this call is near. */
-function ownerOf(word: unknown, own: readonly string[]): Hint | undefined {
-  for (const find of nearest(word, own) === undefined ? [sameName, nearest] : [sameName]) {
-    for (const [call, names] of Object.entries(namesByCall)) {
-      const name = names === own ? undefined : find(word, names);
-      if (name !== undefined) return { kind: 'takenBy', call, name };
-    }
-  }
-  return undefined;
-}
-
 /**
  * The error for an unknown type.
  * @param names of the types that the call makes: one of the lists above, or `blockTypes`
@@ -59,6 +48,13 @@ export function typeNameError(
   got: unknown,
   expected: Expected = oneOf(names),
 ): RangeError {
-  const hint = sameName(got, names) === undefined ? ownerOf(got, names) : undefined;
-  return rangeError(option, expected, got, hint);
+  if (sameName(got, names) !== undefined) return rangeError(option, expected, got);
+  // Find the call that makes the type: by its very name, or by a near one if no type of this call is near.
+  for (const find of nearest(got, names) === undefined ? [sameName, nearest] : [sameName]) {
+    for (const [call, others] of Object.entries(namesByCall)) {
+      const name = others === names ? undefined : find(got, others);
+      if (name !== undefined) return rangeError(option, expected, got, { kind: 'takenBy', call, name });
+    }
+  }
+  return rangeError(option, expected, got);
 }

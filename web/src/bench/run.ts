@@ -1,6 +1,5 @@
 // Runs the benchmark.
-import { checkBoolean, checkKeys, checkNumber, choiceIndex } from '../core/check.js';
-import { rangeError } from '../core/errors.js';
+import { checkBoolean, checkChoice, checkKeys, checkNumber } from '../core/check.js';
 import { checkLoadOptions, type LoadOptions } from '../core/load-options.js';
 import type { Expected } from '../core/option-problem.js';
 import { load } from '../instance/scalepoint.js';
@@ -43,11 +42,7 @@ const names = ['quick', 'only', 'size', 'width', 'load', 'signal', 'onRow'];
 function sizeOf(value: unknown, name: string, step: number, fallback: number, most: number): number {
   if (value === undefined) return fallback;
   const expected: Expected = { kind: 'number', multipleOf: step, min: step, max: most };
-  const size = checkNumber(value, name, expected);
-  if (!Number.isInteger(size) || size < step || size > most || size % step !== 0) {
-    throw rangeError(name, expected, size);
-  }
-  return size;
+  return checkNumber(value, name, expected);
 }
 
 /**
@@ -61,7 +56,7 @@ export async function runBench(options: BenchOptions = {}): Promise<BenchResult>
   const { only, signal, onRow } = options;
   if (options.load !== undefined) checkLoadOptions(options.load, 'load');
   const quick = options.quick !== undefined && checkBoolean(options.quick, 'quick');
-  choiceIndex(options, 'only', benchParts);
+  if (only !== undefined) checkChoice(only, 'only', benchParts);
   const size = sizeOf(options.size, 'size', 256, quick ? 1 << 20 : 1 << 24, 1 << 26);
   const width = sizeOf(options.width, 'width', 32, quick ? 1024 : 4096, 1 << 14);
   signal?.throwIfAborted();

@@ -9,6 +9,7 @@ import { fileOfHandle, type InputNotes, openInput } from '../formats/files/open.
 import type { Format, ModelAdapters, OpenModel, ReadOptionFile, SourceTensor } from '../formats/format.js';
 import type { Adapter } from '../formats/on-demand.js';
 import { formatNamed, formats } from '../formats/registry.js';
+import { withHub } from './hub.js';
 import { besideOf, type ModelInput, type OpenOptions, recognize, withFiles } from './recognize.js';
 
 /** An open model, its format, and the files beside it. */
@@ -26,7 +27,8 @@ function optionFileReader(waiting: Waiting, inputs: InputFile[]): ReadOptionFile
   const results = new Map<OptionFile, Promise<unknown>>();
   const opened = async (option: string, input: OptionFile) => {
     try {
-      const { file } = await waiting.soon(fileOfHandle(input));
+      const { file: given } = await waiting.soon(fileOfHandle(input));
+      const { file } = await waiting.soon(withHub(given, waiting.signal));
       return { file, source: await openInput(waiting, file, { inputs, option }, { given: input }) };
     } catch (error) {
       throw asOption(option, error);

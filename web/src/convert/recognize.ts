@@ -11,7 +11,7 @@ import { nodeModule } from '../core/node.js';
 import { ofType } from '../core/option-problem.js';
 import { tagOf } from '../core/realms.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
-import { type ByteSource, type FileInput, isMissing, quoted, tooLongError } from '../formats/files/bytes.js';
+import { type ByteSource, type FileInput, isFarFile, isMissing, quoted, tooLongError } from '../formats/files/bytes.js';
 import {
   decodedName,
   fileOfHandle,
@@ -24,6 +24,7 @@ import {
 import type { OpenFile } from '../formats/format.js';
 import { type FormatSignature, signatures } from '../formats/signatures.js';
 import { modelInFolder } from './folder.js';
+import { withHub } from './hub.js';
 
 /**
  * A model. One of:
@@ -33,8 +34,10 @@ import { modelInFolder } from './folder.js';
  *   all shards;
  * - the first file of a split GGUF model, whose other files Node finds beside it, or a list of all its files.
  *
+ * - a model of the Hugging Face hub: `hf:owner/name`, `hf:owner/name:Q4_K_M`, `hf:owner/name@revision/path`, or the address of its page.
+ *
  * A list may also hold the other files of the model's folder, such as `config.json` and `tokenizer.json`. Without a list, they are looked for
- * beside a path or URL.
+ * beside a path, a URL or a file of the hub.
  */
 export type ModelInput = GivenFile | readonly GivenFile[] | FileList;
 
@@ -73,7 +76,7 @@ export async function withFiles<T>(
       let input: FileInput;
       if (isHandle(one)) input = (await waiting.soon(fileOfHandle(one))).file;
       else {
-        input = withAddress(one);
+        input = (await waiting.soon(withHub(one, signal))).file;
         const isAddress = input instanceof URL && input.protocol === 'file:';
         const path = isAddress ? nodeModule('node:url')?.fileURLToPath(input as URL) : input;
         const stat = typeof path === 'string' ? nodeModule('node:fs/promises')?.stat(path) : undefined;
@@ -271,9 +274,12 @@ export function besideOf(
 ): Beside {
   // Locate files in the folder of a path or URL.
   let folder: string | undefined;
-  let locate: ((name: string) => FileInput) | undefined;
+  let locate: ((name: string) => FileInput | undefined) | undefined;
   const paths = nodeModule('node:path');
-  if (input instanceof URL) {
+  if (isFarFile(input)) {
+    folder = input.folder;
+    locate = (name) => input.beside(name);
+  } else if (input instanceof URL) {
     folder = decodedName(input.pathname.split('/').at(-2) ?? '');
     locate = (name) => new URL(name.split('/').map(encodeURIComponent).join('/'), input);
   } else if (typeof input === 'string' && paths !== undefined) {
@@ -302,15 +308,17 @@ export function besideOf(
     isRemote: input instanceof URL && input.protocol !== 'file:',
     async file(name) {
       const open = async (path: string): Promise<ByteSource | undefined> => {
+        const located = locateFile(path);
+        if (located === undefined) return undefined;
         try {
-          return await openInput(waiting, locateFile(path), notes, { most: mostBytes });
+          return await openInput(waiting, located, notes, { most: mostBytes });
         } catch (error) {
           if (isMissing(error)) return undefined;
           throw error;
         }
       };
       // The settings of models for transformers.js lie above their folder onnx.
-      const isInside = folder === 'onnx' && /\.onnx($|\?)/i.test(String(input));
+      const isInside = folder === 'onnx' && /\.onnx($|\?)/i.test(isFarFile(input) ? input.name : String(input));
       const source = (await open(name)) ?? (isInside ? await open(`../${name}`) : undefined);
       if (source === undefined) return undefined;
       try {

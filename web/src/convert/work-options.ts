@@ -1,5 +1,5 @@
 /** Options that most calls share, progress, and their checks. Calls may come from JavaScript, so that types are checked as well. */
-import { type CallOptions, checkKeys, maxWorkers } from '../core/check.js';
+import { type CallOptions, checkBoolean, checkKeys, maxWorkers } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { checkLoadOptions, type LoadOptions, loadNames } from '../core/load-options.js';
 import { ofType, oneOf, whole } from '../core/option-problem.js';
@@ -99,7 +99,7 @@ export function checkRunOptions(run: unknown, names = runNames): void {
   checkKeys(run, names, 'run');
   const { seed, dimensions, layers, backends } = run as RunOptions;
   if (seed !== undefined && !Number.isSafeInteger(seed)) throw rangeError('run.seed', whole(), seed);
-  if (layers !== undefined && typeof layers !== 'boolean') throw typeError('run.layers', ofType('boolean'), layers);
+  if (layers !== undefined) checkBoolean(layers, 'run.layers');
   if (backends !== undefined && !Array.isArray(backends)) throw typeError('run.backends', ofType('array'), backends);
   for (const [i, backend] of (backends ?? []).entries()) {
     const isOwn = typeof backend === 'object' && backend !== null && typeof backend.run === 'function';

@@ -1,27 +1,6 @@
 // Code to write in place of a wrong argument, found from the condition and the value alone. No code of the caller's runs but getters.
-import type { Expected } from './option-problem.js';
+import { conditionsIn, type Expected } from './option-problem.js';
 import { isBuffer, tagOf, typedArrayName } from './realms.js';
-
-/** Names of the accepted types. */
-function typesIn(expected: Expected): readonly string[] {
-  if (expected.kind === 'anyOf') return expected.of.flatMap(typesIn);
-  return expected.kind === 'type' ? expected.types : [];
-}
-
-/** Accepted values. */
-function valuesIn(expected: Expected): readonly unknown[] {
-  if (expected.kind === 'anyOf') return expected.of.flatMap(valuesIn);
-  return expected.kind === 'oneOf' ? expected.values : [];
-}
-
-/** The forms of accepted objects. */
-function objectsIn(expected: Expected): readonly (readonly string[])[] {
-  if (expected.kind === 'anyOf') return expected.of.flatMap(objectsIn);
-  return expected.kind === 'object' ? [expected.keys] : [];
-}
-
-const takesNumber = (expected: Expected): boolean =>
-  expected.kind === 'number' || (expected.kind === 'anyOf' && expected.of.some(takesNumber));
 
 const quotedText = (text: string) => `'${text}'`;
 
@@ -162,17 +141,18 @@ function codeForObject(path: string, got: unknown): string | undefined {
  */
 export function codeFor(path: string, expected: Expected, got: unknown): string | undefined {
   if (tagOf(got) === 'Promise') return `await ${path}`;
-  const types = typesIn(expected);
-  const values = valuesIn(expected);
+  const conditions = conditionsIn(expected);
+  const types = conditions.flatMap((one) => (one.kind === 'type' ? one.types : []));
+  const values = conditions.flatMap((one) => (one.kind === 'oneOf' ? one.values : []));
   const value = values.length === 0 ? undefined : codeForValue(values, got);
   if (value !== undefined) return value;
-  for (const keys of objectsIn(expected)) {
+  for (const keys of conditions.flatMap((one) => (one.kind === 'object' ? [one.keys] : []))) {
     // Two ends of a range, or a member's name.
     const isPair = Array.isArray(got) && got.length === 2 && got.every((one) => typeof one === 'number');
     if (isPair && keys.join() === 'min,max') return `{ min: ${got[0]}, max: ${got[1]} }`;
     if (keys.length === 1 && got === keys[0]) return `{ ${got} }`;
   }
-  if (takesNumber(expected)) return codeForNumber(path, expected, got);
+  if (conditions.some(({ kind }) => kind === 'number')) return codeForNumber(path, expected, got);
   if (expected.kind === 'shape') {
     if (typeof got === 'number') return `[${got}]`;
     if (ArrayBuffer.isView(got)) return `[...${path}]`;

@@ -2,7 +2,7 @@
 // a TypeError or a RangeError whose `option` is the path of the argument.
 import { rangeError, typeError } from './errors.js';
 import { nearest, sameName } from './nearest.js';
-import { type Expected, type Hint, ofType, oneOf, onlyWith, whole, without } from './option-problem.js';
+import { type Hint, type NumberForm, ofType, oneOf, onlyWith, whole, without } from './option-problem.js';
 import { tagOf } from './realms.js';
 
 /** The options of calls, by the name of the call. */
@@ -137,27 +137,44 @@ export function checkBoolean(value: unknown, name: string): boolean {
   return value;
 }
 
-/** Checks a number. @param expected the condition in the error; by default any number */
-export function checkNumber(value: unknown, name: string, expected: Expected = { kind: 'number' }): number {
+export function checkFunction(value: unknown, name: string): void {
+  if (typeof value !== 'function') throw typeError(name, ofType('function'), value);
+}
+
+/** Checks the signal of any window. */
+export function checkSignal(value: unknown, name: string): void {
+  if (typeof (value as AbortSignal | null)?.throwIfAborted !== 'function')
+    throw typeError(name, ofType('AbortSignal'), value);
+}
+
+const anyNumber: NumberForm = { kind: 'number' };
+
+/** Checks a number. NaN meets no condition but that of any number. */
+export function checkNumber(value: unknown, name: string, expected = anyNumber): number {
   if (typeof value !== 'number') throw typeError(name, expected, value);
+  if (expected === anyNumber) return value;
+  const { whole, finite, min = -Infinity, max = Infinity, above, multipleOf } = expected;
+  const isWithin = value >= min && value <= max && (above === undefined || value > above);
+  const isKind = whole || multipleOf !== undefined ? Number.isSafeInteger(value) : !finite || Number.isFinite(value);
+  const isMultiple = multipleOf === undefined || value % multipleOf === 0;
+  if (!isWithin || !isKind || !isMultiple) throw rangeError(name, expected, value);
   return value;
 }
 
-/** A whole number that is not below `least`, and that a double holds exactly. */
-export function checkWhole(value: unknown, name: string, least: number): number {
-  const expected = whole(least);
-  const n = checkNumber(value, name, expected);
-  if (!Number.isSafeInteger(n) || n < least) throw rangeError(name, expected, n);
-  return n;
+/** Checks a whole number that a double holds exactly. */
+export const checkWhole = (value: unknown, name: string, min: number, max?: number): number =>
+  checkNumber(value, name, whole(min, max));
+
+/** Checks that a value is one of some values. */
+export function checkChoice<const T>(value: unknown, name: string, values: readonly T[]): T {
+  if (!(values as readonly unknown[]).includes(value)) throw rangeError(name, oneOf(values), value);
+  return value as T;
 }
 
-/** The index of an option's value in a list of values. The first one is the default. */
-export function choiceIndex(options: object, name: string, values: readonly string[]): number {
-  const value = (options as Record<string, unknown>)[name];
-  if (value === undefined) return 0;
-  const index = values.indexOf(value as string);
-  if (index < 0) throw rangeError(name, oneOf(values), value);
-  return index;
+/** The value of an option, checked. The first of the values is the default. */
+export function readChoice<const T>(options: object, name: string, values: readonly T[]): T {
+  const { [name]: value = values[0] } = options as Record<string, unknown>;
+  return checkChoice(value, name, values);
 }
 
 /** The number of an option whose values are the names of an enum of the core. */
@@ -208,18 +225,3 @@ export function checkShape(shape: unknown, size: number): number[] {
 
 /** Largest value of the option `workers`. */
 export const maxWorkers = 64;
-
-/** @throws TypeError or RangeError naming the option */
-export function checkWorkers(workers: unknown): number | undefined {
-  if (workers === undefined) return undefined;
-  if (typeof workers !== 'number') throw typeError('workers', whole(0, maxWorkers), workers);
-  if (!Number.isInteger(workers) || workers < 0 || workers > maxWorkers) {
-    throw rangeError('workers', whole(0, maxWorkers), workers);
-  }
-  return workers;
-}
-
-/** @throws TypeError naming the option */
-export function checkFunction(value: unknown, name: string): void {
-  if (value !== undefined && typeof value !== 'function') throw typeError(name, ofType('function'), value);
-}

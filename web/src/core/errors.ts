@@ -31,6 +31,7 @@ import { show } from './show.js';
  * | `QUALITY` | a result misses the required SQNR |
  * | `NO_EFFECT` | the command line was to quantize a model, and would convert less than 1 % of its bytes |
  * | `IO` | reading or writing failed; `cause` is the system's error |
+ * | `ACCESS` | the hub refuses a model: it is gated or private, or the token is wrong, or there is no such model |
  * | `EXISTS` | the output exists already, and overwriting was not asked for |
  */
 export type ErrorCode =
@@ -55,6 +56,7 @@ export type ErrorCode =
   | 'QUALITY'
   | 'NO_EFFECT'
   | 'IO'
+  | 'ACCESS'
   | 'EXISTS';
 
 /** The place of an error, as far as it is known. */

@@ -1,7 +1,6 @@
 // Options of `load`, which model calls take as `core`. Checked before any work begins.
-import { checkKeys } from './check.js';
-import { typeError, within } from './errors.js';
-import { ofType } from './option-problem.js';
+import { checkKeys, checkSignal } from './check.js';
+import { within } from './errors.js';
 import { checkOptionValues, choice, option, toggle } from './schema.js';
 
 /** Options of `load`. */
@@ -31,11 +30,7 @@ export interface LoadOptions {
 const loadEntries = {
   simd: choice(['auto', 'on', 'off']),
   blocks: toggle(),
-  // A signal of any window.
-  signal: option((signal, name) => {
-    if (typeof (signal as AbortSignal | null)?.throwIfAborted !== 'function')
-      throw typeError(name, ofType('AbortSignal'), signal);
-  }),
+  signal: option(checkSignal),
 };
 
 /** Names of these options. */

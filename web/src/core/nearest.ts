@@ -1,5 +1,5 @@
 // The name that a mistyped one most likely stands for.
-import type { Expected, Hint } from './option-problem.js';
+import { conditionsIn, type Expected, type Hint } from './option-problem.js';
 
 /** Common spellings for kinds of numbers in type names: `fp16` for float16, `q8` for int8 or Q8_0. */
 const kinds: readonly (readonly [kind: string, words: RegExp])[] = [
@@ -30,15 +30,14 @@ function distance(a: string, b: string): number {
     const next = [i];
     for (let j = 1; j <= b.length; j++) {
       const cost = a[i - 1] === b[j - 1] ? 0 : 1;
-      let least = Math.min((row[j] as number) + 1, (next[j - 1] as number) + 1, (row[j - 1] as number) + cost);
-      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) {
-        least = Math.min(least, (before[j - 2] as number) + 1);
-      }
-      next.push(least);
+      const [left = Infinity, above = Infinity, corner = Infinity] = [next[j - 1], row[j], row[j - 1]];
+      const isSwapped = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
+      const swapped = (isSwapped ? before[j - 2] : undefined) ?? Infinity;
+      next.push(Math.min(left + 1, above + 1, corner + cost, swapped + 1));
     }
     [before, row] = [row, next];
   }
-  return row[b.length] as number;
+  return row[b.length] ?? Infinity;
 }
 
 /** Longest word that is compared with names. */
@@ -91,14 +90,9 @@ export function didYouMean(
   return { kind: 'didYouMean', names: [...found].filter((name) => name !== word) };
 }
 
-/** The texts among the accepted values, one list for each alternative. */
-function acceptedTexts(expected: Expected): readonly (readonly string[])[] {
-  if (expected.kind === 'anyOf') return expected.of.flatMap(acceptedTexts);
-  return expected.kind === 'oneOf' ? [expected.values.filter((value) => typeof value === 'string')] : [];
-}
-
 /** The nearest accepted values, for a text that is not among them; undefined if all of them are far. */
 export function nearestValue(expected: Expected, got: unknown): Hint | undefined {
-  const hint = didYouMean(got, ...acceptedTexts(expected));
+  const lists = conditionsIn(expected).map((one) => (one.kind === 'oneOf' ? one.values : []));
+  const hint = didYouMean(got, ...lists.map((values) => values.filter((value) => typeof value === 'string')));
   return hint.names.length === 0 ? undefined : hint;
 }

@@ -51,7 +51,7 @@ export interface NodeModules {
     realpath(path: string): Promise<string>;
     readlink(path: string): Promise<string>;
     readdir(path: string): Promise<string[]>;
-    stat(path: string): Promise<{ isDirectory(): boolean }>;
+    stat(path: string): Promise<{ readonly size: number; isDirectory(): boolean; isFile(): boolean }>;
     link(from: string, to: string): Promise<void>;
     rename(from: string, to: string): Promise<void>;
     rm(path: string, options: { force: boolean }): Promise<void>;
@@ -74,7 +74,7 @@ export interface NodeModules {
       readonly ino?: number;
     };
   };
-  'node:os': { availableParallelism(): number; hostname(): string; tmpdir(): string };
+  'node:os': { availableParallelism(): number; homedir(): string; hostname(): string; tmpdir(): string };
   'node:worker_threads': {
     readonly Worker: new (
       url: URL,

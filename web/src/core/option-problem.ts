@@ -160,6 +160,13 @@ export type Expected =
       readonly files: string;
     };
 
+/** A condition on a number. */
+export type NumberForm = Expected & { readonly kind: 'number' };
+
+/** The conditions of which one is enough. */
+export const conditionsIn = (expected: Expected): readonly Expected[] =>
+  expected.kind === 'anyOf' ? expected.of.flatMap(conditionsIn) : [expected];
+
 /** A value of one of these types. */
 export const ofType = (...types: string[]): Expected => ({ kind: 'type', types });
 
@@ -174,7 +181,7 @@ export const oneOf = (values: readonly unknown[], files?: string): Expected => (
 export const exactly = (is: number, unit: string): Expected => ({ kind: 'number', is, unit });
 
 /** A whole number within these bounds. */
-export const whole = (min?: number, max?: number): Expected => ({
+export const whole = (min?: number, max?: number): NumberForm => ({
   kind: 'number',
   whole: true,
   ...(min !== undefined && { min }),
@@ -302,7 +309,7 @@ const states: Readonly<Record<ArgumentState, string>> = {
   positiveDefinite: 'a positive definite matrix',
 };
 
-function sayNumber({ whole, finite, is, min, max, above, multipleOf, unit }: Expected & { kind: 'number' }): string {
+function sayNumber({ whole, finite, is, min, max, above, multipleOf, unit }: NumberForm): string {
   const counted = unit === undefined ? '' : ` ${unit}`;
   if (is !== undefined) return is + counted;
   const isRange = min !== undefined && max !== undefined;
@@ -324,7 +331,7 @@ function sayShape({ dimensions, elements, maxElements, lastMultipleOf }: Expecte
   return `a shape of ${elements === undefined ? 'at most ' : ''}${size} elements`;
 }
 
-/** The condition as a list of alternatives. */
+/** A condition as a list of alternatives; empty if it has no words of its own. */
 function alternatives(expected: Expected, words: OptionWords): readonly string[] {
   switch (expected.kind) {
     case 'type':
@@ -333,8 +340,6 @@ function alternatives(expected: Expected, words: OptionWords): readonly string[]
       const values = expected.values.map(words.value);
       return expected.for === undefined ? values : [`${orList(values)} for ${expected.for}`];
     }
-    case 'anyOf':
-      return expected.of.flatMap((one) => alternatives(one, words));
     case 'number':
       return [sayNumber(expected)];
     case 'shape':
@@ -363,6 +368,7 @@ function alternatives(expected: Expected, words: OptionWords): readonly string[]
       return [sayMention(expected.other, words)];
     case 'onlyFor':
       return [expected.files];
+    case 'anyOf':
     case 'knownOption':
     case 'required':
       return [];
@@ -377,12 +383,6 @@ const openings: { readonly [Kind in Expected['kind']]?: string } = {
   without: 'not together with ',
   onlyFor: 'only for ',
 };
-
-/** The condition that decides how a sentence begins. Of several alternatives it is the first, as all begin alike. */
-function leadingCondition(expected: Expected): Expected {
-  const [first] = expected.kind === 'anyOf' ? expected.of : [];
-  return first?.kind === 'onlyWith' ? first : expected;
-}
 
 /** True for advice that ends with a question mark. */
 export function isQuestion(hint: Hint | undefined): boolean {
@@ -400,30 +400,21 @@ export function sayHint(hint: Hint | undefined, words: OptionWords = apiWords): 
   return hint?.kind === 'because' ? `: ${hint.message}` : '';
 }
 
-/** The given value, at the end of a sentence. */
-function sayGot({ option, expected: given, got }: OptionProblem, words: OptionWords): string {
-  const expected = leadingCondition(given);
-  switch (expected.kind) {
-    case 'knownOption':
-    case 'required':
-    case 'onlyFor':
-      return '';
-    case 'onlyWith':
-      return got === undefined ? '' : `, got ${words.withValues(expected.option, [got])}`;
-    case 'without':
-      return got === undefined || words.isSwitch?.(option) ? '' : `, got ${show(got)}`;
-    default:
-      return `, got ${words.given?.(got) ?? show(got)}`;
-  }
-}
-
 /** The sentence about a mistake, without the option's name: `expected a number, got "a"`. */
-export function sayProblem(problem: OptionProblem, words: OptionWords = apiWords): string {
-  const { expected, hint } = problem;
-  let text = (openings[leadingCondition(expected).kind] ?? 'expected ') + orList(alternatives(expected, words));
-  if (expected.kind === 'knownOption' && expected.names.length > 0)
-    text += `; there are ${expected.names.map(words.option).join(', ')}`;
+export function sayProblem({ option, expected, got, hint }: OptionProblem, words: OptionWords = apiWords): string {
+  const conditions = conditionsIn(expected);
+  // Conditions that begin a sentence stand alone, or beside others of their kind.
+  const [first = expected] = conditions;
+  let text = (openings[first.kind] ?? 'expected ') + orList(conditions.flatMap((one) => alternatives(one, words)));
+  if (first.kind === 'knownOption' && first.names.length > 0)
+    text += `; there are ${first.names.map(words.option).join(', ')}`;
   if (hint?.kind === 'as') text += ` as in ${words.option(hint.option)}`;
   if (hint?.kind === 'with') text += ` with ${hint.options.map((one) => sayMention(one, words)).join(' and ')}`;
-  return text + sayGot(problem, words) + sayHint(hint, words);
+  // Add the given value where the sentence is about it.
+  if (first.kind === 'onlyWith') {
+    if (got !== undefined) text += `, got ${words.withValues(first.option, [got])}`;
+  } else if (first.kind === 'without') {
+    if (got !== undefined && !words.isSwitch?.(option)) text += `, got ${show(got)}`;
+  } else if (openings[first.kind] === undefined) text += `, got ${words.given?.(got) ?? show(got)}`;
+  return text + sayHint(hint, words);
 }

@@ -1,7 +1,6 @@
 // Ranges that are searched for, by arrays and model files alike.
 import { checkForms, checkNumber } from './check.js';
 import { RangeMethodId } from './door.js';
-import { rangeError } from './errors.js';
 import { type Expected, oneOf } from './option-problem.js';
 
 /** A search as the core takes it: the method, and the percentile for the method that needs one. */
@@ -56,9 +55,6 @@ export function searchOf(range: unknown, forms: readonly (readonly string[])[]):
   checkForms(range, forms, 'range');
   if (isNamedRange(range)) return range === 'min-max' ? undefined : namedSearches[range];
   if (typeof range !== 'object' || range === null || !('percentile' in range)) return undefined;
-  const percentile = checkNumber(range.percentile, 'range.percentile');
-  if (!(percentile > 50 && percentile <= 100)) {
-    throw rangeError('range.percentile', { kind: 'number', above: 50, max: 100 }, percentile);
-  }
+  const percentile = checkNumber(range.percentile, 'range.percentile', { kind: 'number', above: 50, max: 100 });
   return { method: RangeMethodId.percentile, percentile };
 }

@@ -2,8 +2,11 @@
  * Options as data. A schema has an entry for each option, under its doc comment. The type, the check, suggestions, the flags of the command
  * line, their help and completion, and the controls of the page follow from the entry.
  */
-import { rangeError, typeError } from './errors.js';
-import { type Expected, ofType, oneOf, onlyWith, without } from './option-problem.js';
+import { checkBoolean, checkChoice, checkFunction, checkNumber } from './check.js';
+import { rangeError } from './errors.js';
+import { type NumberForm, onlyWith, without } from './option-problem.js';
+
+export type { NumberForm };
 
 /** Arguments of a command line by flag: texts, true for switches, lists for flags that can be repeated. */
 export type Words = Readonly<Record<string, string | boolean | readonly string[] | undefined>>;
@@ -78,62 +81,38 @@ export function amended<T>(info: OptionInfo<T>, more: Partial<Omit<OptionInfo<T>
 
 /** An option with a few values. @param off the value that turns it off */
 export function choice<const T>(values: readonly T[], flag?: Flag | readonly Flag[], off?: NoInfer<T>): OptionInfo<T> {
-  const check: OptionInfo['check'] = (value, name) => {
-    if (!(values as readonly unknown[]).includes(value)) throw rangeError(name, oneOf(values), value);
-  };
   const flags = [flag ?? []].flat();
   const names = values.filter((value) => typeof value === 'string');
   const shown = flags.map((one) => (one.value === undefined ? one : { ...one, choices: names }));
-  return amended(option<T>(check, ...shown), { off });
+  return amended(
+    option<T>((value, name) => checkChoice(value, name, values), ...shown),
+    { off },
+  );
 }
 
 /** An option that is true or false. */
 export function toggle(...flags: readonly Flag[]): OptionInfo<boolean> {
-  const check: OptionInfo['check'] = (value, name) => {
-    if (typeof value !== 'boolean') throw typeError(name, ofType('boolean'), value);
-  };
   const isOn = flags.every(({ means = true }) => means === true);
-  return amended(option<boolean>(check, ...flags), isOn ? { off: false } : {});
-}
-
-/** A condition on a number. */
-export type NumberForm = Expected & { readonly kind: 'number' };
-
-/** True for a number that meets a condition. */
-function meets(value: number, { whole, min, max, above, multipleOf }: NumberForm): boolean {
-  if (whole || multipleOf !== undefined ? !Number.isSafeInteger(value) : Number.isNaN(value)) return false;
-  if ((above !== undefined && value <= above) || value < (min ?? value) || value > (max ?? value)) return false;
-  return multipleOf === undefined || value % multipleOf === 0;
+  return amended(option<boolean>(checkBoolean, ...flags), isOn ? { off: false } : {});
 }
 
 /** Parses the text of a flag. @throws RangeError naming the flag */
 export function readNumber(text: unknown, flag: string, form: NumberForm): number {
   const pattern = form.whole ? /^\d{1,15}$/ : /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i;
   if (typeof text !== 'string' || !pattern.test(text)) throw rangeError(`--${flag}`, form, text);
-  if (!meets(Number(text), form)) throw rangeError(`--${flag}`, form, Number(text));
-  return Number(text);
+  return checkNumber(Number(text), `--${flag}`, form);
 }
 
 /** An option that is a number. */
 export function numberOption(form: Omit<NumberForm, 'kind'>, flag?: Flag): OptionInfo<number> {
   const expected: NumberForm = { kind: 'number', ...form };
-  const made = option<number>(
-    (value, name) => {
-      if (typeof value !== 'number') throw typeError(name, expected, value);
-      if (!meets(value, expected)) throw rangeError(name, expected, value);
-    },
-    ...(flag ? [flag] : []),
-  );
-  return flag === undefined
-    ? made
-    : amended(made, { read: (words) => readNumber(words[flag.name], flag.name, expected) });
+  const made = option<number>((value, name) => checkNumber(value, name, expected), ...(flag ? [flag] : []));
+  return flag ? amended(made, { read: (words) => readNumber(words[flag.name], flag.name, expected) }) : made;
 }
 
 /** An option that is a function of the caller. */
 export function callback<T>(): OptionInfo<T> {
-  return option<T>((value, name) => {
-    if (typeof value !== 'function') throw typeError(name, ofType('function'), value);
-  });
+  return option<T>(checkFunction);
 }
 
 /** Checks the values of the options that are given. @throws TypeError or RangeError naming the option */

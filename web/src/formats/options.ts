@@ -1,6 +1,6 @@
 /** Rules, and the options that formats share; core/schema.ts says what an entry is. */
 
-import { checkKeys } from '../core/check.js';
+import { checkBoolean, checkKeys } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Hint, mention, ofType, oneOf, without } from '../core/option-problem.js';
 import {
@@ -121,9 +121,7 @@ export function checkRules(rules: unknown, check: (rule: Rule, path: string) => 
     else if (!(match instanceof RegExp)) throw typeError(`${path}.match`, ofType('string', 'RegExp'), match);
     if (keep === true && to !== undefined) throw rangeError(`${path}.to`, without(`${path}.keep`, true));
     if (keep !== true && to === undefined) throw rangeError(`${path}.to`, { kind: 'required' });
-    if (keep !== undefined && typeof keep !== 'boolean') {
-      throw typeError(`${path}.keep`, ofType('boolean'), keep);
-    }
+    if (keep !== undefined) checkBoolean(keep, `${path}.keep`);
     check(rule as Rule, path);
   }
 }

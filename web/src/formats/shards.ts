@@ -6,7 +6,7 @@ import { nodeModule } from '../core/node.js';
 import { type Note, noteOf } from '../core/note.js';
 import { type Expected, without } from '../core/option-problem.js';
 import { amended, type OptionsOf, option, type Words } from '../core/schema.js';
-import { type ByteSource, type FileInput, quoted, quotedNames } from './files/bytes.js';
+import { type ByteSource, type FileInput, farFileBeside, isFarFile, quoted, quotedNames } from './files/bytes.js';
 import type { OpenInput, OutputFile, Target } from './format.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ options
@@ -195,6 +195,7 @@ export type OpenByName = (name: string) => Promise<ByteSource>;
 /** Opens files in the folder of a given path or URL. @param files description of the files to give if the input has no folder */
 export function besideFile(input: FileInput, open: OpenInput, files: Expected): OpenByName {
   if (input instanceof URL) return (name) => open(new URL(encodeURIComponent(name), input));
+  if (isFarFile(input)) return async (name) => open(farFileBeside(input, name));
   const paths = nodeModule('node:path');
   if (typeof input === 'string' && paths !== undefined) {
     return (name) => open(paths.join(paths.dirname(input), name));

@@ -1,18 +1,17 @@
 // Opens the file of an index.
-import { checkKeys, choiceIndex } from '../core/check.js';
+import { checkFunction, checkKeys, readChoice } from '../core/check.js';
 import { maxDimension, StoredRowId } from '../core/door.js';
-import { ScalepointError, typeError } from '../core/errors.js';
+import { ScalepointError } from '../core/errors.js';
 import { loadCore } from '../core/load.js';
 import { checkLoadOptions } from '../core/load-options.js';
 import type { Core } from '../core/memory.js';
-import { ofType } from '../core/option-problem.js';
 import { show } from '../core/show.js';
-import { type Waiting, waitingFor } from '../core/waiting.js';
+import { waitingFor } from '../core/waiting.js';
 import type { ByteSource, OptionFile } from '../formats/files/bytes.js';
 import { fileOfHandle, openWithin } from '../formats/files/open.js';
 import { readSafetensors, type TensorInfo } from '../formats/safetensors/header.js';
 import { checkId, type IdTable } from './ids.js';
-import { checkFactor, type Rerank, scoredByCodes } from './rows.js';
+import { type Rerank, scoredByCodes } from './rows.js';
 import { type IndexFacts, indexKey, indexVersion, partsOfIndex } from './save.js';
 import { SearchIndex } from './search-index.js';
 import type { OpenIndexOptions, VectorId, VectorIndex } from './search-types.js';
@@ -36,7 +35,7 @@ interface FileFacts extends IndexFacts {
 /** A member of a file's facts that has to be a whole number within bounds. */
 function wholeMember(facts: Record<string, unknown>, name: string, min: number, max: number): number {
   const value = facts[name];
-  if (Number.isInteger(value) && (value as number) >= min && (value as number) <= max) return value as number;
+  if (typeof value === 'number' && Number.isInteger(value) && value >= min && value <= max) return value;
   throw bad(`the index has ${name} ${show(value)}, which is no whole number from ${min} to ${max}`);
 }
 
@@ -139,23 +138,12 @@ async function readIds(
   });
 }
 
-/** Checks numbers that were read: they have to be finite. */
-function checkFinite(core: Core, address: number, bytes: number, tensor: TensorInfo): void {
-  const n = bytes / 4;
-  const first = core.module.firstNonFinite(address, n);
-  if (first < n) throw bad('a number is not finite', tensor.name, tensor.byteOffset);
-}
-
-/** Fills an index with the contents of a file. Returns the number of vectors. */
-async function fill(
-  core: Core,
+/** Reads the vectors of a file into the memory of an index. Returns their number. */
+async function readVectors(
   source: ByteSource,
-  tensors: ReadonlyMap<string, TensorInfo>,
   facts: FileFacts,
-  store: VectorStore,
-  ids: IdTable,
-  withRows: boolean,
-  read: (bytes: number) => void,
+  { core, store, ids, withRows }: { core: Core; store: VectorStore; ids: IdTable; withRows: boolean },
+  { tensors, done }: { tensors: ReadonlyMap<string, TensorInfo>; done: (bytes: number) => void },
 ): Promise<number> {
   const { count } = facts;
   if (count > 0) store.grow(count, 0);
@@ -172,9 +160,11 @@ async function fill(
         const got = await source.read(position, position + n);
         core.module.HEAPU8.set(got, address + at);
         position += n;
-        read(n);
+        done(n);
       }
-      if (name === 'factors' || name === 'extras') checkFinite(core, address, bytes, tensor);
+      const areFloats = name === 'factors' || name === 'extras';
+      if (areFloats && core.module.firstNonFinite(address, bytes / 4) < bytes / 4)
+        throw bad('a number is not finite', name, tensor.byteOffset);
     }
   }
   store.findBounds(0, count);
@@ -195,11 +185,11 @@ async function fill(
     if (values.some((value) => !Number.isFinite(value)))
       throw bad('a number is not finite', 'center', center.byteOffset);
     store.center = values;
-    read(center.bytes);
+    done(center.bytes);
   }
   const named = tensors.get('ids');
   ids.fill(named && (await readIds(source, named, store, count)), count);
-  if (named !== undefined) read(named.bytes);
+  if (named !== undefined) done(named.bytes);
   return alive;
 }
 
@@ -208,83 +198,58 @@ export async function openIndexFile(file: OptionFile, options: OpenIndexOptions)
   checkKeys(options, optionNames);
   const { core: load = {}, onProgress, signal } = options;
   checkLoadOptions(load, 'core');
-  const rerankFrom = (['memory', 'file'] as const)[choiceIndex(options, 'rerank', ['memory', 'file'])];
-  if (onProgress !== undefined && typeof onProgress !== 'function') {
-    throw typeError('onProgress', ofType('function'), onProgress);
-  }
+  const rerankFrom = readChoice(options, 'rerank', ['memory', 'file']);
+  if (onProgress !== undefined) checkFunction(onProgress, 'onProgress');
   signal?.throwIfAborted();
   const waiting = waitingFor(signal);
-  try {
-    const source = await openWithin(waiting, (await fileOfHandle(file)).file);
-    let keepOpen = false;
-    try {
-      const opened = await openSource(source, waiting, { load, rerankFrom, onProgress, signal });
-      keepOpen = opened.keepOpen;
-      return opened.index;
-    } finally {
-      if (!keepOpen) await source.close();
-    }
-  } finally {
-    waiting.end();
-  }
-}
-
-async function openSource(
-  source: ByteSource,
-  waiting: Waiting,
-  {
-    load,
-    rerankFrom,
-    onProgress,
-    signal,
-  }: Pick<OpenIndexOptions, 'onProgress' | 'signal'> & { load: object; rerankFrom: 'memory' | 'file' | undefined },
-): Promise<{ index: SearchIndex; keepOpen: boolean }> {
-  const { tensors, metadata } = await readSafetensors(source);
-  const facts = factsOf(metadata[indexKey]);
-  const hasIds = tensors.some(({ name }) => name === 'ids');
-  const core = await waiting.soon(loadCore(load), (late) => late.dispose());
+  let source: ByteSource | undefined;
+  let core: Core | undefined;
   let index: SearchIndex | undefined;
   try {
-    const rowBytes = facts.rerank === undefined ? 0 : core.module.storedRowBytes(facts.rerank.row, facts.dimension);
+    source = await openWithin(waiting, (await fileOfHandle(file)).file);
+    const opened = source;
+    const { tensors, metadata } = await readSafetensors(opened);
+    const facts = factsOf(metadata[indexKey]);
+    const own = await waiting.soon(loadCore(load), (late) => late.dispose());
+    core = own;
+    // Find the vectors for a second score.
+    const rowBytes = facts.rerank === undefined ? 0 : own.module.storedRowBytes(facts.rerank.row, facts.dimension);
     const inFile = rerankFrom === 'file' && facts.rerank !== undefined;
-    const rows = tensors.find(({ name }) => name === 'rows');
-    const rerank: Rerank | undefined = facts.rerank && {
-      factor: checkFactor(facts.rerank.factor, 'factor'),
-      source: inFile
-        ? {
-            kind: 'file',
-            row: facts.rerank.row,
-            file: source,
-            begin: rows?.byteOffset ?? 0,
-            count: facts.count,
-            fixed: false,
-          }
-        : { kind: 'kept', row: facts.rerank.row },
-    };
-    const { dimension, dims, bits, metric, seed, queries } = facts;
-    index = new SearchIndex(
-      core,
-      { dimension, dims, bits, metric, seed, queries },
-      // The first vectors of an empty index find its center.
-      { rerank: rerank ?? (queries && scoredByCodes), hasIds, ownsCore: true, centered: facts.count > 0 },
-    );
+    const begin = tensors.find(({ name }) => name === 'rows')?.byteOffset ?? 0;
+    const { dimension, dims, bits, metric, seed, queries, count } = facts;
+    let rerank: Rerank | undefined = queries && scoredByCodes;
+    if (facts.rerank !== undefined) {
+      const { row, factor } = facts.rerank;
+      rerank = {
+        factor,
+        source: inFile ? { kind: 'file', row, file: opened, begin, count, fixed: false } : { kind: 'kept', row },
+      };
+    }
+    const hasIds = tensors.some(({ name }) => name === 'ids');
+    // The first vectors of an empty index find its center.
+    const parts = { rerank, hasIds, ownsCore: true, centered: count > 0 };
+    index = new SearchIndex(own, { dimension, dims, bits, metric, seed, queries }, parts);
     await index.load(async (store, ids) => {
       const byName = tensorsOf(tensors, facts, store, rowBytes);
-      const total = [...byName.values()].reduce(
-        (sum, { name, bytes }) => sum + (inFile && name === 'rows' ? 0 : bytes),
-        0,
-      );
+      const read = [...byName.values()].filter(({ name }) => !inFile || name !== 'rows');
+      const total = read.reduce((sum, { bytes }) => sum + bytes, 0);
       let done = 0;
-      return fill(core, source, byName, facts, store, ids, rowBytes > 0 && !inFile, (bytes) => {
+      const report = (bytes: number) => {
         signal?.throwIfAborted();
         done += bytes;
         onProgress?.({ done, total });
-      });
+      };
+      const withRows = rowBytes > 0 && !inFile;
+      return readVectors(opened, facts, { core: own, store, ids, withRows }, { tensors: byName, done: report });
     });
-    return { index, keepOpen: inFile };
+    if (inFile) source = undefined;
+    return index;
   } catch (error) {
     index?.dispose();
-    core.dispose();
+    core?.dispose();
     throw error;
+  } finally {
+    waiting.end();
+    await source?.close();
   }
 }

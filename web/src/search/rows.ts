@@ -1,4 +1,5 @@
 // The vectors that the best are scored again by: kept in wasm memory, in a file, or with the caller.
+import { checkNumber } from '../core/check.js';
 import { StoredRowId } from '../core/door.js';
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import type { Core } from '../core/memory.js';
@@ -46,11 +47,8 @@ export interface Rows {
 const keptKinds = { int8: StoredRowId.int8, float16: StoredRowId.float16 } as const;
 
 /** @throws TypeError or RangeError naming the option */
-export function checkFactor(factor: unknown, name: string): number {
-  if (typeof factor !== 'number') throw typeError(name, ofType('number'), factor);
-  if (!(factor >= 1) || factor === Infinity) throw rangeError(name, { kind: 'number', min: 1, finite: true }, factor);
-  return factor;
-}
+export const checkFactor = (factor: unknown, name: string): number =>
+  checkNumber(factor, name, { kind: 'number', min: 1, finite: true });
 
 /** The source of rerank options. @throws TypeError or RangeError naming the option */
 export function rerankOf({ source, factor = 8 }: RerankOptions, dimension: number): Rerank {

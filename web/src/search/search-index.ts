@@ -6,7 +6,15 @@ import type { NewParameters } from '../arrays/options.js';
 import { type FloatInput, sourceOf } from '../arrays/source.js';
 import { type LinearQuantizedTensor, plain, type QuantizedTensor } from '../arrays/tensor.js';
 import { bindMethods } from '../core/bind.js';
-import { checkFunction, checkKeys, checkWhole, checkWorkers, choiceIndex } from '../core/check.js';
+import {
+  checkChoice,
+  checkFunction,
+  checkKeys,
+  checkSignal,
+  checkWhole,
+  maxWorkers,
+  readChoice,
+} from '../core/check.js';
 import { MetricId, maxDimension, StatusId, StoredRowId } from '../core/door.js';
 import { disposedError, rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { imported } from '../core/imported.js';
@@ -68,16 +76,21 @@ interface Scanned {
   readonly found: readonly Found[];
 }
 
-/** The elements of a row that are not finite, for an error. */
-function nonFiniteError(core: Core, x: number, rows: number, dimension: number, row: number): ScalepointError {
-  const index = core.module.firstNonFinite(x, rows * dimension);
-  const where = `element ${index % dimension} of vector ${row + Math.floor(index / dimension)}`;
-  return new ScalepointError('NON_FINITE', `vectors: ${where} is not finite`);
+/** Rows of floats in wasm memory, and the index of the first one among the vectors that a caller gave. */
+interface GivenRows {
+  readonly x: number;
+  readonly rows: number;
+  readonly dimension: number;
+  readonly row: number;
 }
 
 /** @throws ScalepointError for a status other than ok */
-function checkEncoded(status: StatusId, core: Core, x: number, rows: number, dimension: number, row: number): void {
-  if (status === StatusId.nonFinite) throw nonFiniteError(core, x, rows, dimension, row);
+function checkEncoded(core: Core, status: StatusId, { x, rows, dimension, row }: GivenRows): void {
+  if (status === StatusId.nonFinite) {
+    const index = core.module.firstNonFinite(x, rows * dimension);
+    const where = `element ${index % dimension} of vector ${row + Math.floor(index / dimension)}`;
+    throw new ScalepointError('NON_FINITE', `vectors: ${where} is not finite`);
+  }
   if (status === StatusId.overflow) {
     throw new ScalepointError('OVERFLOW', 'vectors: a vector is too long, or too short, for the range of float32');
   }
@@ -93,8 +106,8 @@ function allowedWords(
   if (filter === undefined) return undefined;
   const words = store.aliveWords();
   if (typeof filter === 'function') {
-    for (let i = 0; i < words.length; i++) {
-      let kept = words[i] as number;
+    for (const [i, word] of words.entries()) {
+      let kept = word;
       for (let rest = kept; rest !== 0; rest &= rest - 1) {
         const bit = 31 - Math.clz32(rest & -rest);
         if (!filter(ids.at(i * 32 + bit))) kept &= ~(1 << bit);
@@ -111,7 +124,7 @@ function allowedWords(
     const at = i * 4;
     const bits =
       (filter[at] ?? 0) | ((filter[at + 1] ?? 0) << 8) | ((filter[at + 2] ?? 0) << 16) | ((filter[at + 3] ?? 0) << 24);
-    words[i] = (words[i] as number) & bits;
+    words[i]! &= bits;
   }
   return words;
 }
@@ -193,11 +206,6 @@ export class SearchIndex implements VectorIndex {
   /** Takes vectors of a file. @internal */
   async load(fill: (store: VectorStore, ids: IdTable) => Promise<number>): Promise<void> {
     this.#count = await fill(this.#store, this.#ids);
-    this.#noteFree();
-  }
-
-  /** Collects the indices of a file's removed vectors. */
-  #noteFree(): void {
     if (!this.#reuses) return;
     for (let index = this.#ids.length - 1; index >= 0; index--) {
       if (this.#ids.all?.[index] === undefined) this.#free.push(index);
@@ -238,7 +246,18 @@ export class SearchIndex implements VectorIndex {
     const first = this.#ids.length;
     try {
       this.#store.grow(first + count - reused.length);
-      if (center !== undefined) this.#findCenter(given);
+      if (center !== undefined) {
+        // Find the center of the first vectors.
+        const { dims } = this.#facts;
+        this.#core.withMemory(dims * 8, (sums) => {
+          this.#core.module.HEAPF64.fill(0, sums >>> 3, (sums >>> 3) + dims);
+          this.#eachTile(given, 0, count, (x, row, rows) => {
+            const status = this.#store.addToCenter(x, rows, sums);
+            checkEncoded(this.#core, status, { x, rows, dimension: dims, row });
+          });
+          this.#store.finishCenter(sums, count);
+        });
+      }
       for (const [row, index] of reused.entries()) this.#fill(given, row, 1, index);
       this.#fill(given, reused.length, count - reused.length, first);
     } catch (error) {
@@ -250,7 +269,7 @@ export class SearchIndex implements VectorIndex {
     this.#centered = true;
     this.#free.length -= reused.length;
     for (let row = 0; row < count; row++) {
-      const index = row < reused.length ? (reused[row] as number) : first + row - reused.length;
+      const index = reused[row] ?? first + row - reused.length;
       this.#store.setAlive(index, true);
       if (names !== undefined) this.#ids.set(index, names[row]);
     }
@@ -265,18 +284,6 @@ export class SearchIndex implements VectorIndex {
     if (source?.kind !== 'file' || source.fixed) return;
     const message = 'the vectors for the second score are in the file, which stays as it is';
     throw typeError('rerank', oneOf(['memory']), 'file', { kind: 'because', message });
-  }
-
-  /** Finds the center of the first vectors. */
-  #findCenter(given: GivenVectors): void {
-    const { dims } = this.#facts;
-    this.#core.withMemory(dims * 8, (sums) => {
-      this.#core.module.HEAPF64.fill(0, sums >>> 3, (sums >>> 3) + dims);
-      this.#eachTile(given, 0, given.count, (x, row, rows) => {
-        checkEncoded(this.#store.addToCenter(x, rows, sums), this.#core, x, rows, dims, row);
-      });
-      this.#store.finishCenter(sums, given.count);
-    });
   }
 
   /** Calls f with rows of floats: their first `dims` elements, and all of them. */
@@ -312,12 +319,23 @@ export class SearchIndex implements VectorIndex {
     const core = this.#core;
     const { dims, dimension } = this.#facts;
     const kept = this.#rerank?.source.kind === 'kept';
-    if (given.coded !== undefined && this.bits === 8 && dims === dimension && !kept) {
-      this.#takeCodes(given, first, count, index);
+    const { coded, bits } = given;
+    if (coded !== undefined && this.bits === 8 && dims === dimension && !kept) {
+      // Take codes as they are.
+      const step = Math.min(count, rowsAtOnce(dimension));
+      core.withMemory(step * (dimension + 8), (scales) => {
+        for (let row = first; row < first + count; row += step) {
+          const rows = Math.min(step, first + count - row);
+          const codes = coded.codes(row, rows, scales + step * 8);
+          coded.copyScales(row, rows, scales);
+          const status = this.#store.takeCodes(codes, scales, rows, index + row - first);
+          checkEncoded(core, status, { x: scales, rows, dimension: 1, row });
+        }
+      });
       return;
     }
-    if (given.bits !== undefined) {
-      const { width, flip, at } = given.bits;
+    if (bits !== undefined) {
+      const { width, flip, at } = bits;
       const step = rowsAtOnce(width);
       for (let row = first; row < first + count; row += step) {
         const rows = Math.min(step, first + count - row);
@@ -327,23 +345,8 @@ export class SearchIndex implements VectorIndex {
     }
     this.#eachTile(given, first, count, (x, row, rows, full) => {
       const to = index + row - first;
-      checkEncoded(this.#store.encode(x, rows, to), core, x, rows, dims, row);
-      if (kept) checkEncoded(this.#store.keepRows(full, rows, to), core, full, rows, dimension, row);
-    });
-  }
-
-  /** Takes codes as they are. */
-  #takeCodes({ coded }: GivenVectors, first: number, count: number, index: number): void {
-    const { dimension } = this;
-    const step = Math.min(count, rowsAtOnce(dimension));
-    this.#core.withMemory(step * (dimension + 8), (scales) => {
-      for (let row = first; row < first + count; row += step) {
-        const rows = Math.min(step, first + count - row);
-        const codes = coded?.codes(row, rows, scales + step * 8) ?? 0;
-        coded?.copyScales(row, rows, scales);
-        const status = this.#store.takeCodes(codes, scales, rows, index + row - first);
-        checkEncoded(status, this.#core, scales, rows, 1, row);
-      }
+      checkEncoded(core, this.#store.encode(x, rows, to), { x, rows, dimension: dims, row });
+      if (kept) checkEncoded(core, this.#store.keepRows(full, rows, to), { x: full, rows, dimension, row });
     });
   }
 
@@ -442,30 +445,27 @@ export class SearchIndex implements VectorIndex {
     );
   }
 
-  /** A copy of a query of a caller. */
-  #queryOf(query: FloatInput | Uint8Array | Int8Array): Query {
-    const bits = this.#bitsOf(query, 'query');
-    if (bits !== undefined) {
-      if (bits.length === 1) return bits[0] as Query;
-      throw rangeError('query', exactly(this.dimension, 'elements'), bits.length * this.dimension);
-    }
-    const source = sourceOf(this.#core, query, undefined, 'query');
+  /** A copy of a vector of floats. */
+  #copyOf(query: unknown, what: string): Query {
+    const { dimension } = this;
+    const source = sourceOf(this.#core, query, undefined, what);
     this.#checkAlive();
-    if (source.length !== this.dimension) {
-      throw rangeError('query', exactly(this.dimension, 'elements'), source.length);
-    }
-    const at = source.at(0, source.length) >>> 2;
-    return this.#core.module.HEAPF32.slice(at, at + source.length);
+    if (source.length !== dimension) throw rangeError(what, exactly(dimension, 'elements'), source.length);
+    const at = source.at(0, dimension) >>> 2;
+    return this.#core.module.HEAPF32.slice(at, at + dimension);
   }
 
   search(query: FloatInput | Uint8Array | Int8Array, k = 10, options: SearchOptions = {}): SearchResult {
     this.#checkAlive();
     checkOptionsOf('index.search', options);
-    const copy = this.#queryOf(query);
+    const { dimension } = this;
+    const given = this.#bitsOf(query, 'query') ?? [this.#copyOf(query, 'query')];
+    const [copy] = given;
+    if (copy === undefined || given.length > 1)
+      throw rangeError('query', exactly(dimension, 'elements'), given.length * dimension);
     const wanted = this.#wanted(k, options, false);
     const [found] = this.#scan([copy], wanted, () => 'query') as [Found];
-    if (wanted.again === 0) return this.#resultOf(found);
-    return this.#resultOf(this.#scoreStored(copy, found, wanted.k));
+    return this.#resultOf(wanted.again === 0 ? found : this.#scoreStored(copy, found, wanted.k));
   }
 
   /** The best vectors of some queries by their codes. */
@@ -509,7 +509,7 @@ export class SearchIndex implements VectorIndex {
       this.#checkAlive();
       const { allowed } = wanted;
       if (allowed !== undefined) {
-        for (const index of removed) allowed[index >>> 5] = (allowed[index >>> 5] as number) & ~(1 << (index & 31));
+        for (const index of removed) allowed[index >>> 5]! &= ~(1 << (index & 31));
       }
       const prepared = this.#withPrepared(queries, queryName, (at) =>
         this.#core.module.HEAPU8.slice(at, at + queries.length * this.#store.queryBytes),
@@ -517,10 +517,12 @@ export class SearchIndex implements VectorIndex {
       const all = await shares.scan(prepared, Math.max(wanted.k, wanted.again), allowed);
       this.#checkAlive();
       if (removed.size === 0) return { wanted, found: all };
-      const found = all.map(({ indices, scores }): Found => {
-        const isKept = (_: number, i: number) => !removed.has(indices[i] as number);
-        return { indices: indices.filter(isKept), scores: scores.filter(isKept) };
-      });
+      const found = all.map(
+        ({ indices, scores }): Found => ({
+          indices: indices.filter((index) => !removed.has(index)),
+          scores: scores.filter((_, i) => !removed.has(indices[i] ?? NaN)),
+        }),
+      );
       return { wanted, found };
     } finally {
       this.#removedSince.delete(removed);
@@ -587,12 +589,14 @@ export class SearchIndex implements VectorIndex {
     const rowBytes = core.module.storedRowBytes(StoredRowId.int8, dims);
     return core.withMemory(found.indices.length * rowBytes, (rows) => {
       const addresses = Array.from(found.indices, (_, i) => rows + i * rowBytes);
-      const factors = addresses.map((row, i) => {
-        store.copyCodes(found.indices[i] as number, row);
+      const factors = Array.from(found.indices, (index, i) => {
+        const row = rows + i * rowBytes;
+        store.copyCodes(index, row);
         if (this.metric === 'euclidean') return 1;
         // Codes are floats as they are, and products with scales are not. Cosines need no scale.
-        const scale = core.module.HEAPF32[row >>> 2] as number;
-        core.module.HEAPF32[row >>> 2] = 1;
+        const { HEAPF32 } = core.module;
+        const { [row >>> 2]: scale = 1 } = HEAPF32;
+        HEAPF32[row >>> 2] = 1;
         return this.metric === 'dot' ? scale : 1;
       });
       return this.#scoreAgain(query.subarray(0, dims), found, { kind: StoredRowId.int8, addresses, factors }, k);
@@ -621,18 +625,15 @@ export class SearchIndex implements VectorIndex {
       return core.module.HEAPF64.slice(to / 8, to / 8 + n).map((score, i) => score * (rows.factors?.[i] ?? 1));
     });
     const sign = signOf(metric);
-    // Rows of a file may hold NaN, which is worse than any score.
-    const value = (i: number) => {
-      const score = (scores[i] as number) * sign;
-      return Number.isNaN(score) ? -Infinity : score;
-    };
-    const order = Array.from(scores.keys()).sort(
-      (a, b) => value(b) - value(a) || (found.indices[a] as number) - (found.indices[b] as number),
-    );
-    const best = order.slice(0, k);
+    const scored = Array.from(found.indices, (index, i) => {
+      const score = scores[i] ?? NaN;
+      // Rows of a file may hold NaN, which is worse than any score.
+      return { index, score, value: Number.isNaN(score) ? -Infinity : score * sign };
+    });
+    const best = scored.sort((a, b) => b.value - a.value || a.index - b.index).slice(0, k);
     return {
-      indices: Uint32Array.from(best, (i) => found.indices[i] as number),
-      scores: Float32Array.from(best, (i) => scores[i] as number),
+      indices: Uint32Array.from(best, ({ index }) => index),
+      scores: Float32Array.from(best, ({ score }) => score),
     };
   }
 
@@ -647,13 +648,11 @@ export class SearchIndex implements VectorIndex {
   ): Promise<SearchResult[]> {
     this.#checkAlive();
     checkOptionsOf('index.searchMany', options);
-    const { signal, onProgress } = options;
-    checkFunction(onProgress, 'onProgress');
-    if (signal !== undefined && typeof signal?.throwIfAborted !== 'function') {
-      throw typeError('signal', ofType('AbortSignal'), signal);
-    }
-    const workers = checkWorkers(options.workers) ?? this.#workers;
-    checkFunction(options.worker, 'worker');
+    const { signal, onProgress, workers = this.#workers } = options;
+    if (onProgress !== undefined) checkFunction(onProgress, 'onProgress');
+    if (signal !== undefined) checkSignal(signal, 'signal');
+    checkWhole(workers, 'workers', 0, maxWorkers);
+    if (options.worker !== undefined) checkFunction(options.worker, 'worker');
     signal?.throwIfAborted();
     const list = this.#queriesOf(queries);
     const waiting = waitingFor(signal);
@@ -675,7 +674,9 @@ export class SearchIndex implements VectorIndex {
         const some = list.slice(i, i + step);
         if (shares !== undefined) {
           if (ahead.length === groupsAtOnce) await takeFirst();
-          const group = this.#searchShares(shares, some, k, options, waiting.soon);
+          const group = this.#scanShares(shares, some, k, options).then(({ wanted, found }) =>
+            this.#finish(some, found, wanted, waiting.soon),
+          );
           // Errors are seen when its turn comes, or not at all after an earlier one.
           group.catch(() => {});
           ahead.push(group);
@@ -697,32 +698,13 @@ export class SearchIndex implements VectorIndex {
     }
   }
 
-  async #searchShares(
-    shares: Shares,
-    queries: readonly Query[],
-    k: unknown,
-    options: SearchManyOptions,
-    soon: <T>(promise: Promise<T>) => Promise<T>,
-  ): Promise<SearchResult[]> {
-    const { wanted, found } = await this.#scanShares(shares, queries, k, options);
-    return this.#finish(queries, found, wanted, soon);
-  }
-
   /** Copies of the queries of a caller. */
   #queriesOf(queries: VectorInput | ByteVectors): Query[] {
     const core = this.#core;
     const { dimension } = this;
     const bits = this.#bitsOf(queries, 'queries');
     if (bits !== undefined) return bits;
-    if (isList(queries)) {
-      return queries.map((query, i) => {
-        const source = sourceOf(core, query, undefined, `queries[${i}]`);
-        if (source.length !== dimension)
-          throw rangeError(`queries[${i}]`, exactly(dimension, 'elements'), source.length);
-        const at = source.at(0, dimension) >>> 2;
-        return core.module.HEAPF32.slice(at, at + dimension);
-      });
-    }
+    if (isList(queries)) return queries.map((query, i) => this.#copyOf(query, queryName(i)));
     if (Array.isArray(queries) && queries.length === 0) return [];
     const length = (queries as { readonly length?: number }).length;
     const shape = length === undefined ? undefined : [Math.floor(length / dimension), dimension];
@@ -889,24 +871,20 @@ export function makeIndex(
   options: IndexOptions,
 ): SearchIndex {
   checkOptionsOf('index', options);
-  choiceIndex(options, 'dtype', ['int8']);
-  const queries = choiceIndex(options, 'queries', ['int8', 'float32']) === 1 ? 'float32' : undefined;
-  const metric = metrics[choiceIndex(options, 'metric', metrics)] as VectorMetric;
+  readChoice(options, 'dtype', ['int8']);
+  const queries = readChoice(options, 'queries', ['int8', 'float32']) === 'int8' ? undefined : 'float32';
+  const metric = readChoice(options, 'metric', metrics);
   const isHamming = metric === 'hamming';
-  const bits = options.bits ?? (isHamming ? 1 : 8);
-  const allowed: readonly number[] = isHamming ? [1] : [1, 2, 4, 8];
-  if (!allowed.includes(bits)) throw rangeError('bits', oneOf(allowed), bits);
+  const bits = checkChoice(options.bits ?? (isHamming ? 1 : 8), 'bits', isHamming ? [1] : [1, 2, 4, 8]);
   if (queries !== undefined && bits !== 8) throw rangeError('queries', onlyWith('bits', 8), queries);
   if (isHamming && options.rerank !== undefined) throw typeError('rerank', without('metric', 'hamming'));
-  const seed = checkWhole(options.seed ?? 0, 'seed', 0);
-  if (seed >= 2 ** 32) throw rangeError('seed', whole(0, 2 ** 32 - 1), seed);
+  const seed = checkWhole(options.seed ?? 0, 'seed', 0, 2 ** 32 - 1);
   const given = readVectors(core, vectors, metric, options);
   const { dimension } = given;
   if (dimension > maxDimension) throw rangeError('shape', whole(1, maxDimension), dimension);
-  const dims = checkWhole(options.dims ?? dimension, 'dims', 1);
-  if (dims > dimension) throw rangeError('dims', whole(1, dimension), dims);
-  const { ids } = options;
-  const workers = checkWorkers(options.workers);
+  const dims = checkWhole(options.dims ?? dimension, 'dims', 1, dimension);
+  const { ids, workers = 0 } = options;
+  checkWhole(workers, 'workers', 0, maxWorkers);
   let rerank = queries === undefined ? undefined : scoredByCodes;
   if (options.rerank !== undefined) {
     checkKeys(options.rerank, ['source', 'factor'], 'rerank');

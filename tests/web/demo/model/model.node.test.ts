@@ -585,6 +585,8 @@ it('does everything by keyboard alone, with the focus visible', async () => {
   await tabTo('[data-look="fc2.weight"]');
   await page.keyboard.press('Enter');
   await expect.poll(focused).toBe('look-name');
+  // Until the tensor is read, the panel has nothing to tab to, and Tab leaves the page at its end.
+  await page.waitForSelector('#look-b');
   await tabTo('#look-b');
   await page.focus('#model-run');
   const [download] = await Promise.all([page.waitForEvent('download'), page.keyboard.press('Enter')]);

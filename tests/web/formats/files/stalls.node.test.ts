@@ -89,10 +89,10 @@ let seen: Begun[][] = [];
 const server = createServer((request, response) => {
   const bytes = files[request.url ?? ''];
   const [, begin, last] = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? '') ?? [];
-  // Opening a file by a range needs no body. Only there may the whole file come in place of a range.
+  // Only where a file is opened, the whole of it may come in place of a range.
   const begun: Begun[] = ['nothing'];
-  if (bytes !== undefined && last !== '0') begun.push('head');
-  if (bytes !== undefined && (last === '0' || last === undefined)) begun.push('half');
+  if (bytes !== undefined) begun.push('head');
+  if (bytes !== undefined && (last === '99999' || last === undefined)) begun.push('half');
   seen.push(begun);
   const isLast = requests++ === stall.at && begun.includes(stall.after);
   if (isLast) {

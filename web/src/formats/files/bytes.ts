@@ -30,8 +30,16 @@ export interface ByteSource {
   readonly reference?: SourceReference | undefined;
   /** True if each read is slow, however short it is, as from a server. */
   readonly isFar?: boolean | undefined;
+  /** Announces what is read next, in order, so that a source on a server fetches it in few requests. */
+  readonly expect?: ((stretches: readonly Stretch[]) => void) | undefined;
   /** The file of the system; undefined for other sources. */
   readonly identity?: FileIdentity | undefined;
+}
+
+/** The bytes [begin, end) of a file. */
+export interface Stretch {
+  readonly begin: number;
+  readonly end: number;
 }
 
 /** Identifies a file of the system and its state. */
@@ -79,11 +87,37 @@ export interface InputFile extends FileIdentity {
 /** A stream of bytes: the response of a fetch, a stream of the web, or one of Node. */
 export type StreamInput = Response | ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>;
 
+/** A file of a model hub. Files beside it are known without asking. `hubModel` gives it. */
+export interface FarFile {
+  /** Its name, without its folder. */
+  readonly name: string;
+  /** Name of its folder. */
+  readonly folder: string;
+  /** Opens it, as often as wanted. Gives a source of bytes, or the file in another place: a Blob, or a path. */
+  open(signal: AbortSignal | undefined): Promise<unknown>;
+  /** The file at a path from its folder; undefined if there is none. */
+  beside(path: string): FarFile | undefined;
+}
+
+/** True for a file of a model hub. */
+export function isFarFile(input: unknown): input is FarFile {
+  const { open, beside } = (input ?? {}) as Partial<FarFile>;
+  return typeof open === 'function' && typeof beside === 'function';
+}
+
+/** The file at a path from the folder of a file. @throws ScalepointError `NOT_FOUND` */
+export function farFileBeside(file: FarFile, path: string): FarFile {
+  const found = file.beside(path);
+  if (found !== undefined) return found;
+  throw new ScalepointError('NOT_FOUND', `${quoted(path)} is missing beside ${quoted(file.name)} on the hub`);
+}
+
 /**
  * A file to read: its bytes, a Blob or File, a URL or its text (`https://…`), in Node also a path or an open file (which stays open). Also
- * a Response or a stream of bytes, which is first read to its end: into a temporary file in Node, elsewhere into a Blob.
+ * a Response or a stream of bytes, which is first read to its end: into a temporary file in Node, elsewhere into a Blob. Models and
+ * statistics may also be named as on the Hugging Face hub: `hf:owner/name`, `hf:owner/name:Q4_K_M`, `hf:owner/name@revision/path`.
  */
-export type FileInput = Uint8Array | ArrayBuffer | Blob | URL | string | NodeFileHandle | StreamInput;
+export type FileInput = Uint8Array | ArrayBuffer | Blob | URL | string | NodeFileHandle | StreamInput | FarFile;
 
 /** A file that an option names, or its handle in the browser. */
 export type OptionFile = FileInput | FileSystemFileHandle;

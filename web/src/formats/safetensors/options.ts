@@ -1,6 +1,6 @@
 /** Options of safetensors results. */
 
-import { checkKindMembers } from '../../core/check.js';
+import { checkKindMembers, checkNumber } from '../../core/check.js';
 import { rangeError } from '../../core/errors.js';
 import { oneOf, onlyWith } from '../../core/option-problem.js';
 import { modelGranularityNames } from '../../core/range.js';
@@ -35,8 +35,8 @@ export function checkGranularity(value: unknown, name: string): void {
   // Require a multiple of 8, so that groups of 4- and 8-bit codes fill whole words.
   const expected = { kind: 'number', multipleOf: 8, min: 8, max: maxGroupSize } as const;
   const { groupSize } = value as { groupSize?: unknown };
-  if (typeof groupSize === 'number' && groupSize % 8 === 0 && groupSize >= 8 && groupSize <= maxGroupSize) return;
-  throw rangeError(`${name}.groupSize`, expected, groupSize);
+  if (typeof groupSize !== 'number') throw rangeError(`${name}.groupSize`, expected, groupSize);
+  checkNumber(groupSize, `${name}.groupSize`, expected);
 }
 
 /** The option for the config.json beside a result. */

@@ -4,7 +4,7 @@
  */
 import { ScalepointError, typeError } from '../../../core/errors.js';
 import { nodeModule } from '../../../core/node.js';
-import { type ByteSource, type FileInput, quoted, systemMessage } from '../../files/bytes.js';
+import { type ByteSource, type FileInput, farFileBeside, isFarFile, quoted, systemMessage } from '../../files/bytes.js';
 import { malformed } from '../../files/protobuf.js';
 import type { OpenFile, OpenInput } from '../../format.js';
 
@@ -67,6 +67,7 @@ export class ExternalFiles {
     if (model instanceof URL && model.protocol !== 'file:') {
       return this.#openInput(new URL(location.split('/').map(encodeURIComponent).join('/'), model));
     }
+    if (isFarFile(model)) return this.#openInput(farFileBeside(model, location));
     const input = model instanceof URL ? nodeModule('node:url')?.fileURLToPath(model) : model;
     const [paths, fs] = [nodeModule('node:path'), nodeModule('node:fs/promises')];
     if (typeof input !== 'string' || paths === undefined || fs === undefined) {
