@@ -9,7 +9,7 @@ import type { LogicalTensor, PlannedTensor } from '../formats/format.js';
 import { formats } from '../formats/registry.js';
 import type { RunOptions, RunReport } from '../formats/run.js';
 import { runSteps, TensorProgress } from './engine.js';
-import { gridOf, rectangleInput } from './logical-tensor.js';
+import { announceReads, gridOf, rectangleInput } from './logical-tensor.js';
 import { type Opened, withModel } from './open.js';
 import { makersFor, modelCalls } from './options.js';
 import type { ModelInput } from './recognize.js';
@@ -156,6 +156,11 @@ async function compareOpen(a: Opened, b: Opened, options: WorkOptions): Promise<
     },
     onProgress,
   );
+  for (const [i, { model }] of [a, b].entries())
+    announceReads(
+      model.files,
+      pairs.map((pair) => pair[i] as LogicalTensor),
+    );
   const mismatched = new Float64Array(pairs.length);
   const sums = await withRunner(elements, { sources: files, sinks: [] }, options, (runner) =>
     runSteps({

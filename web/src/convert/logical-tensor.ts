@@ -4,7 +4,7 @@ import { type Hint, mention } from '../core/option-problem.js';
 import type { Form, Grid, Problem, Rectangle } from '../formats/codecs/codec.js';
 import { elementsOf, multipleOf } from '../formats/codecs/elements.js';
 import { codecOf } from '../formats/codecs/registry.js';
-import { type ByteSource, quoted } from '../formats/files/bytes.js';
+import { type ByteSource, quoted, type Stretch } from '../formats/files/bytes.js';
 import type {
   CodedView,
   ElementView,
@@ -19,6 +19,20 @@ import { type InputPart, type TileInput, zerosFile } from './task.js';
 /** Bytes of the stored tensors that a tensor consists of. */
 export function storedBytes({ parts }: LogicalTensor): number {
   return parts.reduce((sum, { tensor }) => sum + tensor.bytes, 0);
+}
+
+/** Announces the tensors that are read next, in order, to files on servers. */
+export function announceReads(files: readonly ByteSource[], tensors: Iterable<LogicalTensor>): void {
+  const stretches = files.map(({ expect }) => (expect === undefined ? undefined : new Map<number, Stretch>()));
+  if (stretches.every((some) => some === undefined)) return;
+  for (const { parts } of tensors) {
+    for (const { tensor } of parts) {
+      const { file, byteOffset: begin, bytes } = tensor;
+      const known = stretches[file]?.get(begin);
+      if (known === undefined || known.end < begin + bytes) stretches[file]?.set(begin, { begin, end: begin + bytes });
+    }
+  }
+  for (const [i, some] of stretches.entries()) if (some !== undefined) files[i]?.expect?.([...some.values()]);
 }
 
 /** The stored tensor that holds the elements. */

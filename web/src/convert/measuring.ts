@@ -6,7 +6,7 @@ import type { FileInput } from '../formats/files/bytes.js';
 import { openWithin } from '../formats/files/open.js';
 import type { OpenModel, PlannedTensor } from '../formats/format.js';
 import { runSteps, TensorProgress, type TensorSums } from './engine.js';
-import { storedBytes } from './logical-tensor.js';
+import { announceReads, storedBytes } from './logical-tensor.js';
 import { withRunner } from './start.js';
 import type { Steps } from './steps.js';
 import { nowhere, type Reply, TileCutter } from './tiles.js';
@@ -59,6 +59,10 @@ export async function measureTensors(
   const waiting = waitingFor(signal);
   const moments = data === undefined ? undefined : await openWithin(waiting, data);
   const files = moments === undefined ? model.files : [...model.files, moments];
+  announceReads(
+    files,
+    tensors.map(({ source }) => source),
+  );
   try {
     return await withRunner(convertedElements({ tensors }), { sources: files, sinks: [] }, options, (runner) =>
       runSteps({

@@ -8,7 +8,7 @@ import { Md5 } from '../formats/files/checksums.js';
 import { type ByteSink, memorySink } from '../formats/files/sinks.js';
 import type { FilePlan, LogicalTensor, PlannedTensor } from '../formats/format.js';
 import { runSteps, TensorProgress } from './engine.js';
-import { storedBytes, tensorError } from './logical-tensor.js';
+import { announceReads, storedBytes, tensorError } from './logical-tensor.js';
 import { withRunner } from './start.js';
 import { stepsOf } from './steps.js';
 import type { TileRunner } from './task.js';
@@ -40,6 +40,12 @@ export async function writePlan(work: WriteWork): Promise<(ErrorMeasures | undef
   const { plan, files, sinks, runner, signal, onProgress } = work;
   const { tensors, moments } = plan;
   const sequential = hasChecksums(plan) || sinks.some(({ positional }) => !positional);
+  announceReads(
+    files,
+    plan.files.flatMap(({ segments }) =>
+      segments.flatMap((segment) => ('tensor' in segment ? (tensors[segment.tensor] as PlannedTensor).source : [])),
+    ),
+  );
   const progress = new TensorProgress(
     tensors.length,
     (index) => {

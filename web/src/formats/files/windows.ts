@@ -5,8 +5,8 @@ import { allocate, type Stretch } from './bytes.js';
 const windowBytes = 1 << 24;
 /** Bytes of stretches whose order of reading is neglected, so that neighbors in the file come together. */
 const horizonBytes = 3 * windowBytes;
-/** Bytes between two stretches that are fetched along with them. */
-const gapBytes = 1 << 16;
+/** Bytes that are worth no request of their own: short stretches, and gaps between long ones. */
+const smallBytes = 1 << 16;
 /** Windows that are fetched ahead of the one that is read. */
 const windowsAhead = 2;
 /** Bytes of the first window of a reader that goes from one stretch to the next. Each one after it has twice the size. */
@@ -16,13 +16,21 @@ const mostHeld = 1 << 27;
 
 interface Window {
   readonly begin: number;
-  readonly end: number;
+  end: number;
   /** Index in the order of reading; undefined for a window that was not announced. */
-  readonly index?: number;
-  /** Bytes that are still to be read. */
+  index?: number;
+  /** Bytes that are still to be read, without those of small stretches. */
   left: number;
+  /** Small stretches between the others, whose bytes are kept for their turn. */
+  readonly small: SmallStretch[];
   bytes?: Promise<Uint8Array> | undefined;
   wasLoaded?: boolean;
+}
+
+/** A stretch that is too short for a request of its own, such as a bias. */
+interface SmallStretch extends Stretch {
+  readonly window: Window;
+  bytes?: Uint8Array;
 }
 
 /** The windows in memory, the oldest first. */
@@ -42,21 +50,21 @@ function windowsFor(stretches: readonly Stretch[]): Window[] {
     const joined: { begin: number; end: number; parts: Stretch[] }[] = [];
     for (const part of group.sort((a, b) => a.begin - b.begin)) {
       const last = joined.at(-1);
-      if (last === undefined || part.begin > last.end + gapBytes) {
+      if (last === undefined || part.begin > last.end + smallBytes) {
         joined.push({ begin: part.begin, end: part.end, parts: [part] });
         continue;
       }
       last.end = Math.max(last.end, part.end);
       last.parts.push(part);
     }
+    // Cut them into windows of about the same size.
     for (const { begin, end, parts } of joined) {
-      for (let at = begin; at < end; at += windowBytes) {
-        const to = Math.min(end, at + windowBytes);
-        const left = parts.reduce(
-          (sum, part) => sum + Math.max(0, Math.min(to, part.end) - Math.max(at, part.begin)),
-          0,
-        );
-        windows.push({ begin: at, end: to, index: windows.length, left });
+      const size = Math.ceil((end - begin) / Math.max(1, Math.round((end - begin) / windowBytes)));
+      for (let at = begin; at < end; at += size) {
+        const to = Math.min(end, at + size);
+        const overlap = (part: Stretch) => Math.max(0, Math.min(to, part.end) - Math.max(at, part.begin));
+        const left = parts.reduce((sum, part) => sum + overlap(part), 0);
+        windows.push({ begin: at, end: to, index: windows.length, left, small: [] });
       }
     }
     [group, bytes] = [[], 0];
@@ -75,14 +83,32 @@ function windowsFor(stretches: readonly Stretch[]): Window[] {
   return windows;
 }
 
+/** The last of the windows, in the order of positions, that begins at or before a position, and the one behind it. */
+function windowsAt(
+  sorted: readonly Window[],
+  at: number,
+): readonly [found: Window | undefined, next: Window | undefined] {
+  let [low, high] = [0, sorted.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((sorted[middle] as Window).begin <= at) low = middle + 1;
+    else high = middle;
+  }
+  return [sorted[low - 1], sorted[low]];
+}
+
 /** Reads stretches of a file through windows. */
 export class WindowReader {
   readonly #size: number;
   readonly #fetch: (begin: number, target: Uint8Array) => Promise<void>;
-  /** Announced windows, in the order of reading, and by position. They do not overlap, unless stretches are read again. */
+  /** Announced windows, in the order of reading, and by position. They do not overlap. */
   #order: readonly Window[] = [];
   #sorted: readonly Window[] = [];
-  /** The window of a reader that goes from one stretch to the next, its end, and the size of the next one. */
+  /** Small stretches in these windows, by their positions. */
+  #small: ReadonlyMap<number, SmallStretch> = new Map();
+  /** Number of the windows that were begun in their order. */
+  #reached = 0;
+  /** The window of a reader that goes from one stretch to the next, where it goes on, and the size of its last window. */
   #ahead: Window | undefined;
   #next: number | undefined;
   #aheadBytes = 0;
@@ -95,56 +121,81 @@ export class WindowReader {
   /** Announces what is read, in order. */
   expect(stretches: readonly Stretch[]): void {
     this.clear();
-    this.#order = windowsFor(stretches);
+    const isLong = ({ begin, end }: Stretch) => end - begin > smallBytes;
+    this.#order = windowsFor(stretches.filter(isLong));
     this.#sorted = this.#order.toSorted((a, b) => a.begin - b.begin);
+    for (const [i, window] of this.#sorted.entries()) {
+      const gap = (this.#sorted[i + 1]?.begin ?? window.end) - window.end;
+      if (gap > 0 && gap <= smallBytes) window.end += gap;
+    }
+    // Short stretches come along with the long ones around them.
+    const small = new Map<number, SmallStretch>();
+    for (const stretch of stretches) {
+      const [window] = windowsAt(this.#sorted, stretch.begin);
+      if (isLong(stretch) || window === undefined || stretch.end > window.end) continue;
+      const one = { ...stretch, window };
+      window.small.push(one);
+      small.set(stretch.begin, one);
+    }
+    this.#small = small;
   }
 
   /** Drops all windows. */
   clear(): void {
     for (const window of [...this.#order, this.#ahead]) if (window !== undefined) drop(window);
-    [this.#order, this.#sorted, this.#ahead] = [[], [], undefined];
+    [this.#order, this.#sorted, this.#small, this.#reached, this.#ahead] = [[], [], new Map(), 0, undefined];
   }
 
   /** Fills memory with the bytes from a position on. */
   async readInto(begin: number, target: Uint8Array): Promise<void> {
-    for (let done = 0; done < target.length; ) {
-      const at = begin + done;
-      const [window, before] = this.#windowAt(at, begin + target.length);
+    const end = begin + target.length;
+    for (let at = begin; at < end; ) {
+      const small = this.#small.get(at);
+      if (small !== undefined && small.end <= end) {
+        target.set(await this.#smallBytes(small), at - begin);
+        at = small.end;
+        continue;
+      }
+      const [window, until] = this.#windowAt(at, end);
       if (window === undefined) {
-        const end = Math.min(begin + target.length, before);
-        this.#next = end;
-        await this.#fetch(at, target.subarray(done, end - begin));
-        done = end - begin;
+        this.#next = until;
+        await this.#fetch(at, target.subarray(at - begin, until - begin));
+        at = until;
         continue;
       }
       const bytes = await this.#load(window);
-      const some = bytes.subarray(at - window.begin, at - window.begin + target.length - done);
-      target.set(some, done);
-      done += some.length;
+      const some = bytes.subarray(at - window.begin, Math.min(window.end, end) - window.begin);
+      target.set(some, at - begin);
+      at += some.length;
       window.left -= some.length;
       if (window.left <= 0) drop(window);
     }
   }
 
-  /** The window that holds a position. Without one, the position where the next one begins. */
-  #windowAt(at: number, end: number): readonly [window: Window | undefined, before: number] {
-    if (this.#ahead !== undefined && this.#ahead.begin <= at && at < this.#ahead.end) return [this.#ahead, at];
-    // Find the last announced window that begins at or before the position.
-    let [low, high] = [0, this.#sorted.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if ((this.#sorted[middle] as Window).begin <= at) low = middle + 1;
-      else high = middle;
+  /** The bytes of a short stretch. Its window is fetched now if its turn comes soon. */
+  async #smallBytes(small: SmallStretch): Promise<Uint8Array> {
+    const { begin, end, window } = small;
+    if (small.bytes === undefined && window.index !== undefined && window.index <= this.#reached + windowsAhead) {
+      await this.#load(window);
     }
-    const found = this.#sorted[low - 1];
+    if (small.bytes !== undefined) return small.bytes;
+    const bytes = new Uint8Array(end - begin);
+    await this.#fetch(begin, bytes);
+    return bytes;
+  }
+
+  /** The window that holds a position; without one, the position up to which no window has the bytes. */
+  #windowAt(at: number, end: number): readonly [window: Window | undefined, until: number] {
+    if (this.#ahead !== undefined && this.#ahead.begin <= at && at < this.#ahead.end) return [this.#ahead, at];
+    const [found, following] = windowsAt(this.#sorted, at);
     if (found !== undefined && at < found.end) return [found, at];
-    const before = this.#sorted[low]?.begin ?? this.#size;
+    const before = following?.begin ?? this.#size;
     // Read ahead for a reader that goes on where it ended.
     this.#aheadBytes = at === this.#next ? Math.min(windowBytes, Math.max(firstAhead, 2 * this.#aheadBytes)) : 0;
     const to = Math.min(before, at + this.#aheadBytes);
-    if (to <= end) return [undefined, before];
+    if (to <= end) return [undefined, Math.min(end, before)];
     if (this.#ahead !== undefined) drop(this.#ahead);
-    this.#ahead = { begin: at, end: to, left: to - at };
+    this.#ahead = { begin: at, end: to, left: to - at, small: [] };
     this.#next = to;
     return [this.#ahead, at];
   }
@@ -164,8 +215,12 @@ export class WindowReader {
     // A stretch that is read again comes whole again.
     if (window.left <= 0) window.left = end - begin;
     window.wasLoaded = true;
+    this.#reached = Math.max(this.#reached, window.index ?? 0);
     const memory = allocate(end - begin, ' of a file on a server');
-    const bytes = this.#fetch(begin, memory).then(() => memory);
+    const bytes = this.#fetch(begin, memory).then(() => {
+      for (const one of window.small) one.bytes ??= memory.slice(one.begin - begin, one.end - begin);
+      return memory;
+    });
     window.bytes = bytes;
     bytes.catch(() => drop(window));
     held.add(window);
