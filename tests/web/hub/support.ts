@@ -12,7 +12,7 @@ type Files = Record<string, string | Uint8Array>;
 const variables = ['HF_ENDPOINT', 'HF_HOME', 'HF_TOKEN', 'HF_HUB_CACHE', 'HF_HUB_OFFLINE'] as const;
 
 /** Sets variables of this process for a test, those of a user without token and cache by default. */
-function setHub(values: Partial<Record<(typeof variables)[number], string>>): void {
+export function setHub(values: Partial<Record<(typeof variables)[number], string>>): void {
   for (const name of variables) delete process.env[name];
   Object.assign(process.env, values);
 }

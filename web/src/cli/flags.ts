@@ -95,7 +95,7 @@ const backends = (about: string) =>
   });
 
 /** An adapter, and how many times it is added. */
-interface AdapterFile {
+export interface AdapterFile {
   readonly file: string;
   readonly strength?: number;
 }

@@ -86,7 +86,7 @@ export async function namedFiles(words: Words): Promise<readonly NamedFile[]> {
       if (typeof word !== 'string') continue;
       const text = name === 'lora' ? readAdapterFlag(word).file : word;
       // The reader of the flag refuses addresses that are wrong.
-      const path = /^https?:/i.test(text) ? undefined : localPath(text);
+      const path = /^(https?|hf):/i.test(text) ? undefined : localPath(text);
       if (path === undefined) continue;
       const inside = await readdir(path).catch(() => undefined);
       for (const one of inside?.map((file) => join(path, file)) ?? [path]) found.push({ flag: name, path: one });

@@ -1,4 +1,4 @@
-/** FILE of a command line: a file, the model in a folder, a URL, or standard input. */
+/** FILE of a command line: a file, the model in a folder or on the hub, a URL, or standard input. */
 import { fstat, read } from 'node:fs';
 import { type FileHandle, mkdtemp, open, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -7,6 +7,8 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { type FileInput, ScalepointError } from '../model.js';
 import {
+  type HubFile,
+  hubFileOf,
   isModelStart,
   modelInFolder,
   modelStartBytes,
@@ -14,16 +16,17 @@ import {
   onnxFolder,
   problemOf,
   urlOfText,
+  withHub,
 } from '../tooling.js';
 import { UsageError } from './process.js';
 import { systemText } from './system-text.js';
 
 /** A file to read. */
 export interface Input {
-  /** Name in texts and reports: the path, the URL, or `standard input`. */
+  /** Name in texts and reports: the path, the URL, the name on the hub, or `standard input`. */
   readonly name: string;
   readonly file: FileInput;
-  /** True for a path. URLs and standard input have no folder in the file system. */
+  /** True for a path. Others have no folder in the file system. */
   readonly isPath: boolean;
   /** Name of the file, for the name of a result; undefined for standard input. */
   readonly fileName: string | undefined;
@@ -82,10 +85,32 @@ async function standardInput(signal: AbortSignal | undefined): Promise<Input> {
   }
 }
 
+/** The file that a text names on the hub; undefined for other texts. @throws UsageError for a wrong name, ScalepointError */
+export async function hubFileNamed(text: string, signal?: AbortSignal): Promise<HubFile | undefined> {
+  try {
+    return hubFileOf((await withHub(text, signal)).file);
+  } catch (error) {
+    const problem = problemOf(error);
+    throw problem === undefined
+      ? error
+      : new UsageError((error as Error).message.replace(/^file: /, ''), { cause: error });
+  }
+}
+
 /** Resolves a FILE of the command line. @throws ScalepointError or UsageError */
 async function inputOf(text: string, signal?: AbortSignal): Promise<Input> {
   if (text === '-') return standardInput(signal);
   const close = async () => {};
+  const hub = await hubFileNamed(text, signal);
+  if (hub !== undefined) {
+    // A usual name of a file says nothing beside those of other models.
+    const model = hub.repository.listing.id.split('/')[1] as string;
+    const fileName = hub.name.replace(
+      /^(model|pytorch_model|diffusion_pytorch_model|adapter_model)(?=[._-])/i,
+      () => model,
+    );
+    return { name: text, file: hub, isPath: false, fileName, close };
+  }
   const { url, name } = urlOfText(text) ?? {};
   if (url !== undefined && url.protocol !== 'file:')
     return { name: text, file: url, isPath: false, fileName: name, close };

@@ -265,7 +265,7 @@ async function prepare(
   let run: ResumableRun | undefined;
   if (line.values.resume === true) {
     const paths = files.map(({ path }) => path);
-    const model = await fileStampsOf(input.name, planned, await namedFiles(line.words), paths);
+    const model = await fileStampsOf(input, planned, await namedFiles(line.words), paths);
     const options = { ...planned.options, sidecars: sidecars.map(({ path }) => path), files: planned.files };
     run = await about(input.name, () => ResumableRun.open(output, planned, { model, options }, force));
   }

@@ -17,6 +17,8 @@ import {
   didYouMean,
   type FormatInfo,
   formats,
+  hubNameOf,
+  hubSettings,
   noteText,
   ofType,
   oneOf,
@@ -25,7 +27,7 @@ import {
   withOptions,
   without,
 } from '../tooling.js';
-import { convertingFlags, outputRunFlags, quantizeFlags } from './flags.js';
+import { type AdapterFile, convertingFlags, outputRunFlags, quantizeFlags } from './flags.js';
 import {
   acceptsTarget,
   choiceFlags,
@@ -38,7 +40,7 @@ import {
   usualTables,
   withTexts,
 } from './format-flags.js';
-import { type Input, withInputs } from './input.js';
+import { hubFileNamed, type Input, withInputs } from './input.js';
 import { checkOutputName, isFolderPath, outputOf, pathsOf, resolveOutput, standardOutput } from './output.js';
 import { checkFilesApart, type WrittenFile } from './overlap.js';
 import { type Line, makeCommand, positionalFiles, spelledTarget } from './parse.js';
@@ -110,7 +112,7 @@ export function checkLine(line: QuantizeLine, command: string): readonly string[
   if (values.resume === true) {
     exclude('resume', 'part', 'min-sqnr', 'min-output');
     if (output === standardOutput) throw wrongFlag('resume', without('output', output));
-    if (files.some((file) => file === '-' || urlOfText(file)?.url !== undefined))
+    if (files.some((file) => file === '-' || (urlOfText(file) !== undefined && !isHubName(file))))
       throw wrongFlag('resume', { kind: 'onlyFor', files: 'models in files' });
   }
   const ofRuns = given(...outputRunFlags);
@@ -130,6 +132,24 @@ export function checkLine(line: QuantizeLine, command: string): readonly string[
     );
   }
   return files;
+}
+
+/** True for a name of the hub, or an address of its pages. @throws RangeError for a wrong one */
+const isHubName = (text: string) =>
+  /^(hf|https?):/i.test(text) && hubNameOf(text, hubSettings().endpoint) !== undefined;
+
+/** A command line whose flags name files of the hub at the commits of now, for its plan and journal. */
+async function pinned({ values, words, positionals }: QuantizeLine): Promise<QuantizeLine> {
+  const pin = async (text: string) =>
+    /^(hf|https?):/i.test(text) ? ((await hubFileNamed(text))?.address ?? text) : text;
+  const own: Record<string, string> = {};
+  for (const name of readFlags()) {
+    const word = words[name];
+    if (typeof word === 'string') own[name] = await pin(word);
+  }
+  const lora: AdapterFile[] = [];
+  for (const one of values.lora ?? []) lora.push({ ...one, file: await pin(one.file) });
+  return { values: { ...values, ...(values.lora && { lora }) }, words: { ...words, ...own }, positionals };
 }
 
 /** The targets of --to or --preset for a model. @throws UsageError for an unknown type */
@@ -205,7 +225,7 @@ export function withRequests(
   return withInputs(
     files,
     async (inputs) => {
-      const requests = await requestsOf(line, inputs);
+      const requests = await requestsOf(await pinned(line), inputs);
       const documents: object[] = [];
       try {
         await carryOut(requests, documents, inputs);

@@ -15,8 +15,9 @@ import {
   type QuantizeModelResult,
   resultFiles,
 } from '../model.js';
-import { StateFile } from '../tooling.js';
+import { hubFileOf, StateFile } from '../tooling.js';
 import { type NamedFile, targetTakes } from './format-flags.js';
+import type { Input } from './input.js';
 
 /** A file by which a change is noticed: its name, size in bytes, and time of the last change. */
 type FileStamp = readonly [name: string, size: number, time: number];
@@ -154,23 +155,32 @@ async function filesAround(path: string, isConverted: boolean): Promise<string[]
  * @param written files of the result, which may lie beside the model
  */
 export async function fileStampsOf(
-  model: string,
+  input: Input,
   plan: ModelPlan,
   others: readonly NamedFile[],
   written: readonly string[],
 ): Promise<FileStamp[]> {
-  const { files } = await inspectModel(model);
-  const shards = files.map((name) => join(dirname(model), name));
-  const adapters = others.flatMap(({ flag, path }) => (flag === 'lora' ? [path] : []));
-  const around = [
-    ...(await filesAround(model, plan.architecture !== undefined)),
-    ...(await Promise.all(adapters.map((path) => filesAround(path, false)))).flat(),
-  ];
+  const stamps: FileStamp[] = [];
+  const paths = others.map(({ path }) => path);
+  const hub = hubFileOf(input.file);
+  if (hub === undefined) {
+    const { name: model } = input;
+    const { files } = await inspectModel(model);
+    paths.push(model, ...files.map((name) => join(dirname(model), name)));
+    paths.push(...(await filesAround(model, plan.architecture !== undefined)));
+  } else {
+    // A commit decides about all files of the model.
+    const { address, entry, repository } = hub;
+    stamps.push([`${address}#${entry.oid}`, entry.size ?? 0, repository.listing.modified ?? Infinity]);
+  }
+  for (const { flag, path } of others) if (flag === 'lora') paths.push(...(await filesAround(path, false)));
   const results = new Set(written.map((path) => resolve(path)));
-  const paths = new Set([model, ...shards, ...others.map(({ path }) => path), ...around].map((path) => resolve(path)));
-  const read = [...paths].filter((path) => !results.has(path)).sort();
-  const stamps = await Promise.all(read.map(stampOf));
-  return stamps.flatMap((stamp) => (stamp ? [stamp] : []));
+  const read = [...new Set(paths.map((path) => resolve(path)))].filter((path) => !results.has(path)).sort();
+  for (const path of read) {
+    const stamp = await stampOf(path);
+    if (stamp !== undefined) stamps.push(stamp);
+  }
+  return stamps;
 }
 
 /** The work of a run in parts. */

@@ -4,7 +4,8 @@ import { type FileHandle, open } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { ScalepointError } from '../model.js';
-import { urlOfText } from '../tooling.js';
+import { readHubText, urlOfText } from '../tooling.js';
+import { hubFileNamed } from './input.js';
 import { about, UsageError } from './process.js';
 import { systemText } from './system-text.js';
 
@@ -30,6 +31,10 @@ export function localPath(text: string): string | undefined {
  */
 export function readText(text: string, most = mostBytes): Promise<string> {
   return about(text, async () => {
+    const hub = await hubFileNamed(text);
+    if (hub !== undefined && (hub.entry.size ?? 0) > most)
+      throw new ScalepointError('BAD_FILE', `the file has more than the ${most} bytes allowed`);
+    if (hub !== undefined) return readHubText(hub);
     const path = localPath(text);
     if (path === undefined)
       throw new UsageError(

@@ -119,7 +119,7 @@ export function overview(): string {
     '',
     ...wrapped(
       `FILE is a ${orList(extensions)} file; its content decides, not its name. It may be a folder that holds a model, ` +
-        'a URL, or - for standard input. For a model in several files, name the index or, for GGUF, the first file. OUT may be - for ' +
+        'a URL, a model of the Hugging Face hub as hf:OWNER/NAME or hf:OWNER/NAME:Q8_0, or - for standard input. For a model in several files, name the index or, for GGUF, the first file. OUT may be - for ' +
         'standard output.',
     ),
     ...wrapped(

@@ -2,7 +2,15 @@
 import { stat } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { inspectModel, type VerifyReport, verifyModel } from '../model.js';
-import { type Finding, type FormatInfo, formats, type Sidecar, type Words } from '../tooling.js';
+import {
+  type Finding,
+  type FormatInfo,
+  formats,
+  hubFileOf,
+  readHubText,
+  type Sidecar,
+  type Words,
+} from '../tooling.js';
 import { type CommandFlag, type ValuesOf, verifyFlags } from './flags.js';
 import { sidecarFlags } from './format-flags.js';
 import { type Input, withInput } from './input.js';
@@ -39,9 +47,9 @@ export const verify = makeCommand(
       async (input) => {
         const beside = await findBeside(input, words, signal);
         const contents: Record<string, unknown> = {};
-        for (const { option, path, sidecar } of beside) {
+        for (const { option, path, sidecar, read } of beside) {
           contents[option] = await about(path, async () => {
-            const json = await readText(path);
+            const json = await read();
             // Throws for a file that is not JSON of this kind.
             sidecar.parse(json);
             return JSON.parse(json);
@@ -66,6 +74,7 @@ interface SidecarFile {
   readonly option: string;
   readonly path: string;
   readonly sidecar: Sidecar;
+  read(): Promise<string>;
 }
 
 /** The files beside a model: those that flags name, or those with the usual names. @throws UsageError */
@@ -81,16 +90,22 @@ async function findBeside({ name, file, isPath }: Input, words: Words, signal: A
   }
   // The name of a model in several files, as if it were one file.
   const { extensions } = format;
-  const base = basename(name);
+  const hub = hubFileOf(file);
+  const base = hub?.name ?? basename(name);
   const index = extensions.find((extension) => extension.endsWith('.json') && base.toLowerCase().endsWith(extension));
   const whole = index === undefined ? base : `${base.slice(0, -index.length)}${extensions[0]}`;
   const found: SidecarFile[] = [];
   for (const { option, flag, sidecar } of all) {
     const given = words[flag];
-    if (given !== undefined) found.push({ option, path: String(given), sidecar });
+    const pushPath = (path: string) => found.push({ option, path, sidecar, read: () => readText(path) });
+    if (given !== undefined) pushPath(String(given));
     else if (isPath) {
       const path = pathBeside(name, sidecar, sidecar.nameFor(whole));
-      if ((await stat(path).catch(() => undefined))?.isFile()) found.push({ option, path, sidecar });
+      if ((await stat(path).catch(() => undefined))?.isFile()) pushPath(path);
+    } else {
+      const above = hub?.folder === sidecar.inParentOf ? '../' : '';
+      const beside = hub?.beside(above + sidecar.nameFor(whole));
+      if (beside !== undefined) found.push({ option, path: beside.address, sidecar, read: () => readHubText(beside) });
     }
   }
   return found;

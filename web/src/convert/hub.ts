@@ -1,6 +1,6 @@
 /** Models of the hub among the inputs of calls. */
 import { type FarFile, type FileInput, quoted } from '../formats/files/bytes.js';
-import { withAddress } from '../formats/files/open.js';
+import { openSource, withAddress } from '../formats/files/open.js';
 import { type HubName, hubNameOf, hubNameText, usualEndpoint } from '../hub/names.js';
 import { HubFile, type HubRepository, openRepository } from '../hub/repository.js';
 import { type HubOptions, hubSettings } from '../hub/settings.js';
@@ -58,5 +58,15 @@ export async function hubModel(
   return fileInRepository(await openRepository(found as HubName, settings, signal), found as HubName);
 }
 
-/** The facts about a file of the hub, for reports and journals; undefined for other inputs. */
+/** The file of the hub that an input is; undefined for other inputs. */
 export const hubFileOf = (input: FileInput): HubFile | undefined => (input instanceof HubFile ? input : undefined);
+
+/** The text of a small file of the hub. @throws ScalepointError */
+export async function readHubText(file: FarFile): Promise<string> {
+  const source = await openSource(file);
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(await source.read(0, source.size));
+  } finally {
+    await source.close();
+  }
+}
