@@ -168,7 +168,15 @@ export class WindowReader {
       target.set(some, at - begin);
       at += some.length;
       window.left -= some.length;
-      if (window.left <= 0) drop(window);
+      this.#dropBefore(window);
+    }
+  }
+
+  /** Drops windows that are read, but for the last one: columns that are read one after the other overlap. */
+  #dropBefore({ index = -1 }: Window): void {
+    for (const other of held) {
+      if (other.left <= 0 && other.index !== undefined && other.index < index && this.#order[other.index] === other)
+        drop(other);
     }
   }
 
