@@ -4,10 +4,10 @@ import { checkKeys } from '../core/check.js';
 import { asOption, rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { ofType } from '../core/option-problem.js';
 import type { Waiting } from '../core/waiting.js';
+import type { Adapter } from '../formats/adapters/adapter.js';
 import { type ByteSource, type FileInput, type InputFile, type OptionFile, quoted } from '../formats/files/bytes.js';
 import { fileOfHandle, type InputNotes, openInput } from '../formats/files/open.js';
-import type { Format, ModelAdapters, OpenModel, ReadOptionFile, SourceTensor } from '../formats/format.js';
-import type { Adapter } from '../formats/on-demand.js';
+import type { Format, OpenModel, ReadOptionFile, SourceTensor } from '../formats/format.js';
 import { formatNamed, formats } from '../formats/registry.js';
 import { withHub } from './hub.js';
 import { besideOf, type ModelInput, type OpenOptions, recognize, withFiles } from './recognize.js';
@@ -109,8 +109,6 @@ export function checkAdapters(lora: unknown): void {
   }
 }
 
-const loadAdapters = () => import('../formats/on-demand.js');
-
 /**
  * Opens adapters one after the other, adds them to the model, and calls `use` while all of them are open.
  * @throws RangeError for models of formats without adapters; ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`
@@ -129,12 +127,7 @@ async function withAdapters<T>(
   const openNext = async (index: number): Promise<T> => {
     const next = lora[index];
     if (next === undefined) {
-      const { adapterNote, mergeAdapters } = await loadAdapters();
-      const merged: ModelAdapters = {
-        note: adapterNote(adapters),
-        merge: (tensors, codedFloats) => mergeAdapters(tensors, adapters, codedFloats),
-      };
-      Object.assign(model, { adapters: merged });
+      Object.assign(model, { adapters: (await import('../formats/adapters/merge.js')).modelAdapters(adapters) });
       return use();
     }
     const option = `lora[${index}]`;
@@ -152,8 +145,8 @@ async function withAdapters<T>(
       const opened = await formatOfAdapter.open(files, (input) => openInput(waiting, input, notes));
       try {
         const folder = besideOf(first, beside, waiting, notes);
-        const { readAdapter } = await loadAdapters();
-        const adapter = await readAdapter(opened, name, next.strength ?? 1, (path) => folder.file(path));
+        const reader = await import('../formats/adapters/adapter.js');
+        const adapter = await reader.readAdapter(opened, name, next.strength ?? 1, (path) => folder.file(path));
         isOpen = true;
         // Its tensors lie in files behind those of the model.
         const { length } = model.files;

@@ -229,17 +229,13 @@ export async function readStatistics(choices: StatisticsChoices, readOptionFile:
   const { importance, includeWeights = [], excludeWeights = [] } = choices;
   let moments: ModelMoments | undefined;
   if (choices.moments !== undefined) {
-    const { momentsIn } = await import('./on-demand.js');
-    const {
-      input: file,
-      weights,
-      importance,
-    } = await readStatisticsFile('moments', choices.moments, readOptionFile, momentsIn);
-    moments = { file, weights, importance };
+    const { momentsIn } = await import('./safetensors/statistics-files.js');
+    const { input, ...read } = await readStatisticsFile('moments', choices.moments, readOptionFile, momentsIn);
+    moments = { file: input, weights: read.weights, importance: read.importance };
   }
   let ranges: ActivationRanges | undefined;
   if (choices.ranges !== undefined) {
-    const { rangesIn } = await import('./on-demand.js');
+    const { rangesIn } = await import('./safetensors/statistics-files.js');
     const read = async (source: ByteSource) => ({ ranges: await rangesIn(source) });
     ({ ranges } = await readStatisticsFile('ranges', choices.ranges, readOptionFile, read));
   }

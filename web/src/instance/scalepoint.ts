@@ -356,9 +356,8 @@ export class Scalepoint {
    */
   importance(): Importance {
     return new Importance(this.#core, async (weights, options) => {
-      // Not destructured, because Vite 5 and 6 mistake what the bundler makes of that.
-      const files = await imported(import('../formats/gguf/importance-matrix.js'));
-      return files.importanceFile(weights, options);
+      const { importanceFile } = await imported(import('../formats/gguf/importance-matrix.js'));
+      return importanceFile(weights, options);
     });
   }
 

@@ -1,7 +1,7 @@
 /** Merges adapters into the tensors of a model, which are then read together. */
 
 import { ScalepointError } from '../../core/errors.js';
-import { type Note, noteOf } from '../../core/note.js';
+import { noteOf } from '../../core/note.js';
 import { castTypeOf } from '../codecs/cast.js';
 import { type Form, tileElements } from '../codecs/codec.js';
 import { elementsOf } from '../codecs/elements.js';
@@ -13,7 +13,7 @@ import {
   lowRankRoles,
 } from '../codecs/low-rank.js';
 import { quoted, quotedNames } from '../files/bytes.js';
-import type { CodedFloats, LogicalTensor } from '../format.js';
+import type { CodedFloats, LogicalTensor, ModelAdapters } from '../format.js';
 import { type LayerPlace, layerPlaces, rearranged, storedRows, takenApart } from '../safetensors/diffusers.js';
 import { formSharing } from '../safetensors/layouts/layout.js';
 import { type Adapter, type AdapterLayer, badAdapter } from './adapter.js';
@@ -169,12 +169,8 @@ function placedLayers({ name, layers }: Adapter, { names, placesOf, rowsAt }: Mo
   return [...found.values()];
 }
 
-/**
- * Adds adapters to the weights that they name, in their order.
- * @param codedFloats type of the floats of codes; undefined for plain elements
- * @throws ScalepointError `BAD_FILE` if a layer of an adapter matches no weight, or has another shape; `UNSUPPORTED_DTYPE`
- */
-export function mergeAdapters(
+/** Adds adapters to the weights that they name, in their order. See `ModelAdapters`. */
+function mergeAdapters(
   tensors: readonly LogicalTensor[],
   adapters: readonly Adapter[],
   codedFloats: CodedFloats,
@@ -220,13 +216,16 @@ export function mergeAdapters(
   });
 }
 
-/** The note about adapters in a result. */
-export function adapterNote(adapters: readonly Adapter[]): Note {
+/** The adapters of a model, which are merged into its weights in their order. */
+export function modelAdapters(adapters: readonly Adapter[]): ModelAdapters {
   const texts = adapters.map(
     ({ name, strength, layers }) =>
       `${quoted(name)} (${layers.length} ${layers.length === 1 ? 'weight' : 'weights'}, strength ${strength})`,
   );
   const data = { adapters: adapters.map(({ name, strength, layers }) => ({ name, strength, weights: layers.length })) };
   const text = `the weights are those with ${texts.join(' and ')} added; errors in the report are those against these`;
-  return noteOf('adaptersMerged', data, text);
+  return {
+    note: noteOf('adaptersMerged', data, text),
+    merge: (tensors, codedFloats) => mergeAdapters(tensors, adapters, codedFloats),
+  };
 }

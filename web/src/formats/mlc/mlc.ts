@@ -16,6 +16,6 @@ export const mlc: Format<'mlc', MlcTarget, 'mlc', MlcOptions> = {
   unit: 'parameter',
 
   // Apps load the reader with its first model.
-  open: async (...given) => (await import('../on-demand.js')).openMlc(...given),
-  tensors: async (model) => (await import('../on-demand.js')).mlcTensors(model),
+  open: async (...given) => (await import('./open.js')).openMlc(...given),
+  tensors: async (model) => (await import('./open.js')).mlcTensors(model),
 };

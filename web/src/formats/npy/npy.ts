@@ -27,8 +27,7 @@ export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOpt
   async open(files) {
     const [{ source }] = files as [OpenFile];
     // Apps load the reader with its first file.
-    const { openNpy } = await import('../on-demand.js');
-    const { tensor, verbatim, read, readInto } = await openNpy(source);
+    const { tensor, verbatim, read, readInto } = await (await import('./header.js')).openNpy(source);
     // Rearranged elements have no offsets in the file. Read them through a derived source.
     const rearranged: ByteSource = { ...source, size: tensor.bytes, reference: undefined, read, readInto };
     return {

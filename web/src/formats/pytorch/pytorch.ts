@@ -22,7 +22,7 @@ export const pytorch: Format<
   examples: ['model.pth --to copy -o model.safetensors'],
 
   // Its reader is loaded with the first file.
-  open: async (...given) => (await import('../on-demand.js')).openPytorch(...given),
+  open: async (...given) => (await import('./open.js')).openPytorch(...given),
   tensors: (model) => safetensors.tensors(model),
   async plan(model, ...given) {
     const plan = await planStored(model, ...given);

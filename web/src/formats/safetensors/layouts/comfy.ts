@@ -174,7 +174,7 @@ export const comfyLayout = {
     (form as ComfyForm).format !== 'int8_tensorwise' || (shape[1] as number) <= tileElements,
   targets,
   forKnownModels: true,
-  load: async () => (await import('../../on-demand.js')).planComfy,
+  load: async () => (await import('./comfy-plan.js')).planComfy,
   readers: (file) => [
     {
       program: 'ComfyUI',
