@@ -30,9 +30,9 @@ function freePort() {
   });
 }
 
-/** Settings for Vite 8 to build a worker for model files, and for the development servers before it. */
+/** Settings to build a worker that imports parts on demand, and for the development servers before Vite 8. */
 const viteConfig = (/** @type {number} */ version) =>
-  `export default { base: './', ${version < 8 ? "optimizeDeps: { exclude: ['scalepoint'] }" : "worker: { format: 'es' }"} };`;
+  `export default { base: './', worker: { format: 'es' }${version < 8 ? ", optimizeDeps: { exclude: ['scalepoint'] }" : ''} };`;
 
 /** @param {number} version @returns {Environment[]} */
 const vite = (version) => [

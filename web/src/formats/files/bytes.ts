@@ -145,6 +145,26 @@ export function allocate(bytes: number, hint: string): Uint8Array<ArrayBuffer> {
   }
 }
 
+/** The size of a source and its ways to read, made of one that fills memory. Ranges are checked before. */
+export function readsInto(
+  size: number,
+  fill: (begin: number, target: Uint8Array) => Promise<void>,
+): Required<Pick<ByteSource, 'size' | 'read' | 'readInto'>> {
+  return {
+    size,
+    async read(begin, end) {
+      checkRange(begin, end, size);
+      const target = allocate(end - begin, ' at once');
+      await fill(begin, target);
+      return target;
+    },
+    async readInto(begin, target) {
+      checkRange(begin, begin + target.length, size);
+      await fill(begin, target);
+    },
+  };
+}
+
 /** Fills memory with the bytes of a source, from a position on. */
 export async function fillFrom(source: ByteSource, begin: number, target: Uint8Array): Promise<void> {
   if (source.readInto === undefined) target.set(await source.read(begin, begin + target.length));
@@ -212,6 +232,13 @@ export function checkRange(begin: number, end: number, size: number): void {
 export function checkByteCount(count: unknown, most: number, what: string): number {
   if (Number.isInteger(count) && (count as number) >= 0 && (count as number) <= most) return count as number;
   throw new ScalepointError('IO', `${what}: the count of bytes is ${show(count)}, of ${most} that were asked for`);
+}
+
+/** Checks the number of bytes that a write took, from 1 to `most`. Returns it. @throws ScalepointError `IO` */
+export function checkTaken(count: unknown, most: number, label: string, position: number): number {
+  const taken = checkByteCount(count, most, `cannot write ${label}`);
+  if (taken > 0) return taken;
+  throw new ScalepointError('IO', `cannot write ${label}: no bytes were taken at ${position}`);
 }
 
 /**

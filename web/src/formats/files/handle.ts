@@ -4,17 +4,16 @@
  */
 import { ScalepointError, typeError } from '../../core/errors.js';
 import { type NodeFileHandle, nodeModule, type WritableFileHandle } from '../../core/node.js';
-import { ofType } from '../../core/option-problem.js';
+import { type Expected, ofType } from '../../core/option-problem.js';
 import { show } from '../../core/show.js';
 import { aMoment } from '../../core/waiting.js';
 import {
-  allocate,
   type ByteSource,
   checkByteCount,
-  checkRange,
   fileIdOf,
   ioError,
   quoted,
+  readsInto,
   type SourceReference,
   shorterError,
 } from './bytes.js';
@@ -56,34 +55,25 @@ export async function handleSource(
         ? { kind: 'descriptor', descriptor: handle.fd as number, stamp }
         : { kind: 'path', path, stamp };
   }
-  // Read some bytes; a file may give fewer than asked for.
-  const readSome = async (position: number, target: Uint8Array, done: number): Promise<number> => {
-    const left = target.length - done;
-    let count: unknown;
-    try {
-      count = (await handle.read(target, done, left, position)).bytesRead;
-    } catch (cause) {
-      throw ioError(`cannot read ${label}`, cause);
+  // Read until the target is full; a file may give fewer bytes than asked for.
+  const fill = async (begin: number, target: Uint8Array) => {
+    for (let done = 0; done < target.length; ) {
+      const [left, position] = [target.length - done, begin + done];
+      let count: unknown;
+      try {
+        count = (await handle.read(target, done, left, position)).bytesRead;
+      } catch (cause) {
+        throw ioError(`cannot read ${label}`, cause);
+      }
+      const came = checkByteCount(count, left, `cannot read ${label}`);
+      done += came;
+      if (came > 0) continue;
+      if ((await statusOf(handle, label)).size <= position) throw shorterError(label, position);
+      throw new ScalepointError('IO', `cannot read ${label}: no more bytes came`, { byteOffset: position });
     }
-    const checked = checkByteCount(count, left, `cannot read ${label}`);
-    if (checked > 0) return checked;
-    if ((await statusOf(handle, label)).size <= position) throw shorterError(label, position);
-    throw new ScalepointError('IO', `cannot read ${label}: no more bytes came`, { byteOffset: position });
-  };
-  // Read on until the target is full.
-  const readInto = async (begin: number, target: Uint8Array) => {
-    checkRange(begin, begin + target.length, size);
-    for (let done = 0; done < target.length; ) done += await readSome(begin + done, target, done);
   };
   return {
-    size,
-    readInto,
-    async read(begin, end) {
-      checkRange(begin, end, size);
-      const bytes = allocate(end - begin, ' at once');
-      await readInto(begin, bytes);
-      return bytes;
-    },
+    ...readsInto(size, fill),
     async verify() {
       const now = await statusOf(handle, label);
       if (now.size === size && now.mtimeMs === status.mtimeMs) return;
@@ -95,20 +85,22 @@ export async function handleSource(
   };
 }
 
+/**
+ * The modules of Node for files.
+ * @param option names the path in the error, and `expected` what other engines take
+ * @throws TypeError in other engines
+ */
+export function nodeFiles(option: string, expected: Expected, given?: unknown, message = 'paths need Node') {
+  const [fs, paths, urls] = [nodeModule('node:fs/promises'), nodeModule('node:path'), nodeModule('node:url')];
+  const constants = nodeModule('node:fs')?.constants;
+  if (fs === undefined || paths === undefined || urls === undefined || constants === undefined)
+    throw typeError(option, expected, given, { kind: 'because', message });
+  return { fs, paths, urls, constants };
+}
+
 /** A source in the file at a path, or at a `file:` URL. */
 export async function pathSource(given: string | URL): Promise<ByteSource> {
-  const [fs, constants, paths, urls] = [
-    nodeModule('node:fs/promises'),
-    nodeModule('node:fs')?.constants,
-    nodeModule('node:path'),
-    nodeModule('node:url'),
-  ];
-  if (fs === undefined || constants === undefined || paths === undefined || urls === undefined) {
-    throw typeError('file', ofType('File', 'Uint8Array', 'URL'), given, {
-      kind: 'because',
-      message: 'paths need Node',
-    });
-  }
+  const { fs, paths, urls, constants } = nodeFiles('file', ofType('File', 'Uint8Array', 'URL'), given);
   let path = String(given);
   let handle: WritableFileHandle;
   try {

@@ -6,7 +6,6 @@ import { ofType } from '../../core/option-problem.js';
 import { isBuffer, isBytes, tagOf } from '../../core/realms.js';
 import { aMoment, type Waiting, waitingFor } from '../../core/waiting.js';
 import {
-  allocate,
   answerError,
   type ByteSource,
   checkLength,
@@ -17,6 +16,7 @@ import {
   ioError,
   isFarFile,
   readBlob,
+  readsInto,
   type StreamInput,
   tooLongError,
 } from './bytes.js';
@@ -51,8 +51,7 @@ function memorySource(given: Uint8Array | ArrayBuffer): ByteSource {
   }
   const size = bytes.byteLength;
   const { buffer, byteOffset } = bytes;
-  const readInto = async (begin: number, target: Uint8Array) => {
-    checkRange(begin, begin + target.length, size);
+  const fill = async (begin: number, target: Uint8Array) => {
     let view: Uint8Array | undefined;
     try {
       // Making a view fails, or the view is empty, if the buffer shrank or was detached.
@@ -66,18 +65,7 @@ function memorySource(given: Uint8Array | ArrayBuffer): ByteSource {
     }
     target.set(view.subarray(begin, begin + target.length));
   };
-  return {
-    size,
-    readInto,
-    async read(begin, end) {
-      checkRange(begin, end, size);
-      const target = allocate(end - begin, ' at once');
-      await readInto(begin, target);
-      return target;
-    },
-    verify: () => readInto(0, new Uint8Array(0)),
-    async close() {},
-  };
+  return { ...readsInto(size, fill), verify: () => fill(0, new Uint8Array(0)), async close() {} };
 }
 
 /** Bytes of one read of a Blob. Each read allocates memory, which then becomes garbage. */
@@ -194,29 +182,6 @@ async function temporaryFile(label: string) {
 /** Bytes after which a browser may put a part of a Blob on disk. */
 const partBytes = 1 << 24;
 
-/** Collects chunks in a Blob. */
-function blobOfChunks() {
-  const parts: Blob[] = [];
-  let chunks: Uint8Array<ArrayBuffer>[] = [];
-  let held = 0;
-  const fold = () => {
-    parts.push(new Blob(chunks));
-    chunks = [];
-    held = 0;
-  };
-  return {
-    add(chunk: Uint8Array<ArrayBuffer>) {
-      chunks.push(chunk);
-      held += chunk.length;
-      if (held >= partBytes) fold();
-    },
-    end() {
-      fold();
-      return new Blob(parts);
-    },
-  };
-}
-
 /**
  * Reads a stream to its end, and opens its bytes. Formats are read by position. The bytes go in Node into a temporary file without a name,
  * which goes with its handle; elsewhere into a Blob, which browsers keep on disk if it is large.
@@ -233,22 +198,28 @@ async function streamSource(file: StreamInput, signal: AbortSignal | undefined, 
   signal?.addEventListener('abort', stop);
   const handle = await temporaryFile(label);
   try {
-    const blob = handle === undefined ? blobOfChunks() : undefined;
+    const parts: Blob[] = [];
+    let chunks: Uint8Array<ArrayBuffer>[] = [];
     let size = 0;
-    for (;;) {
+    for (let held = 0; ; ) {
       const { done, value } = await reader.read();
       signal?.throwIfAborted();
       if (done) break;
       if (!isBytes(value)) throw typeError('file', ofType('stream of Uint8Array'), value);
       if (size + value.length > most) throw tooLongError(label, most);
-      blob?.add(value as Uint8Array<ArrayBuffer>);
       for (let begin = 0; handle !== undefined && begin < value.length; ) {
         begin += (await handle.write(value, begin, value.length - begin, size + begin)).bytesWritten;
       }
       size += value.length;
+      if (handle !== undefined) continue;
+      chunks.push(value as Uint8Array<ArrayBuffer>);
+      held += value.length;
+      if (held < partBytes) continue;
+      parts.push(new Blob(chunks));
+      [chunks, held] = [[], 0];
     }
     const source = handle && (await handleSource(handle, label, () => handle.close()));
-    return { ...(source ?? blobSource((blob as ReturnType<typeof blobOfChunks>).end())), ...named };
+    return { ...(source ?? blobSource(new Blob([...parts, ...chunks]))), ...named };
   } catch (cause) {
     cancel(cause);
     if (handle !== undefined) await aMoment(handle.close());

@@ -1,9 +1,10 @@
 /** Results under a name of the file system (Node). A file appears under its name whole or not at all. */
-import { rangeError, ScalepointError, typeError } from '../../core/errors.js';
+import { rangeError, ScalepointError } from '../../core/errors.js';
 import { type NodeWritableHandle, nodeModule, type WritableFileHandle } from '../../core/node.js';
 import { ofType } from '../../core/option-problem.js';
 import { type Waiting, waitingFor } from '../../core/waiting.js';
-import { checkByteCount, fileIdOf, type InputFile, ioError, quoted } from './bytes.js';
+import { checkTaken, fileIdOf, type InputFile, ioError, quoted } from './bytes.js';
+import { nodeFiles } from './handle.js';
 import type { ByteSink } from './sink.js';
 
 // ------------------------------------------------------------------------------------------------------- names of partial files
@@ -20,6 +21,9 @@ interface Process {
 }
 const { process } = globalThis as unknown as { readonly process?: Process };
 
+/** The code of an error of the system. */
+const codeOf = (cause: unknown) => (cause as { code?: unknown } | undefined)?.code;
+
 /** Partial files of this thread. */
 const partials = new Set<string>();
 
@@ -31,12 +35,6 @@ function removePartials(): void {
       // The next run removes it.
     }
   }
-}
-
-/** Removes a file at the end of the process, unless `forget` is called before. */
-function remember(path: string): void {
-  if (partials.size === 0) process?.on('exit', removePartials);
-  partials.add(path);
 }
 
 function forget(path: string): void {
@@ -56,31 +54,13 @@ async function hostTag(): Promise<string> {
   return hash.toString(16).padStart(8, '0');
 }
 
-/** A name for a file that is being written: `.scalepoint-HOST-PROCESS-RANDOM.partial`. */
-async function partialName(): Promise<string> {
-  return `.scalepoint-${await hostTag()}-${process?.pid}-${crypto.randomUUID().slice(0, 8)}.partial`;
-}
-
+/** True if a process runs. One that belongs to another user fails with EPERM. */
 function isAlive(pid: number): boolean {
   try {
     process?.kill(pid, 0);
     return true;
   } catch (error) {
-    // EPERM: the process exists, and belongs to another user.
-    return (error as { code?: unknown }).code !== 'ESRCH';
-  }
-}
-
-/** Removes partial files of dead processes from a folder. Never fails. */
-async function removeDead(folder: string): Promise<void> {
-  const [fs, paths] = [nodeModule('node:fs/promises'), nodeModule('node:path')];
-  if (fs === undefined || paths === undefined) return;
-  const pattern = new RegExp(`^\\.scalepoint-${await hostTag()}-(\\d{1,10})-[0-9a-f]{8}\\.partial$`);
-  const names = await fs.readdir(folder).catch(() => []);
-  for (const name of names) {
-    const [, pid] = pattern.exec(name) ?? [];
-    if (pid === undefined || isAlive(Number(pid))) continue;
-    await fs.rm(paths.join(folder, name), { force: true }).catch(() => {});
+    return codeOf(error) !== 'ESRCH';
   }
 }
 
@@ -101,45 +81,15 @@ export async function writeAll(
     } catch (cause) {
       throw ioError(`cannot write ${label}`, cause);
     }
-    if (checkByteCount(count, left, `cannot write ${label}`) === 0) {
-      throw new ScalepointError('IO', `cannot write ${label}: no bytes were taken at ${position + done}`);
-    }
-    done += count as number;
+    done += checkTaken(count, left, label, position + done);
   }
 }
 
 /** The modules of Node that are used to write files. @throws TypeError in other engines */
-function nodeFiles() {
-  const [fs, paths, urls] = [nodeModule('node:fs/promises'), nodeModule('node:path'), nodeModule('node:url')];
-  if (fs === undefined || paths === undefined || urls === undefined) {
-    throw typeError('output', ofType('WritableStream', 'file handle'), undefined, {
-      kind: 'because',
-      message: 'paths need Node',
-    });
-  }
-  return { fs, paths, urls };
-}
+const outputModules = () => nodeFiles('output', ofType('WritableStream', 'file handle'));
 
 /** Most symbolic links on the way to a file, as in Linux. */
 const mostLinks = 40;
-
-/** Follows symbolic links. The file at the end may be missing. */
-async function followed(given: string): Promise<string> {
-  const { fs, paths } = nodeFiles();
-  let path = given;
-  for (let links = 0; links <= mostLinks; links++) {
-    const status = await fs.lstat(path).catch(() => undefined);
-    if (!status?.isSymbolicLink()) return path;
-    path = paths.resolve(await fs.realpath(paths.dirname(path)), await fs.readlink(path));
-  }
-  throw new Error('too many symbolic links');
-}
-
-/** The path of a result, and the mode of the file that it replaces. */
-interface OutputTarget {
-  readonly path: string;
-  readonly mode: number | undefined;
-}
 
 /** The option that names an output, and the files that the call reads, of which more may come until the output is finished. */
 export interface OutputNames {
@@ -147,26 +97,30 @@ export interface OutputNames {
   readonly inputs: readonly InputFile[];
 }
 
-const unnamed: OutputNames = { inputs: [] };
-
-/** Examines the file under a name. @throws RangeError if it is an input; ScalepointError `EXISTS` or `IO` */
-async function outputTarget(
+/**
+ * Examines the file under a name. Returns the path of the file that it leads to, and its mode if it is there.
+ * @throws RangeError if it is an input; ScalepointError `EXISTS` or `IO`
+ */
+export async function checkOutput(
   path: string,
   overwrite: boolean,
   { option = 'output', inputs }: OutputNames,
-): Promise<OutputTarget> {
-  const { fs } = nodeFiles();
+): Promise<{ readonly path: string; readonly mode: number | undefined }> {
+  const { fs, paths } = outputModules();
   const label = quoted(path);
   // The file is usually missing. Other obstacles show when the temporary file is opened.
-  const status = await fs.lstat(path).catch(() => undefined);
-  if (status === undefined) return { path, mode: undefined };
+  let reached = await fs.lstat(path).catch(() => undefined);
+  if (reached === undefined) return { path, mode: undefined };
+  // Follow symbolic links. The file at the end may be missing.
   let target = path;
-  let reached: typeof status | undefined = status;
-  if (status.isSymbolicLink()) {
-    target = await followed(path).catch((cause) => {
-      throw ioError(`cannot write ${label}`, cause, path);
-    });
-    reached = await fs.lstat(target).catch(() => undefined);
+  try {
+    for (let links = 0; reached?.isSymbolicLink(); links++) {
+      if (links === mostLinks) throw new Error('too many symbolic links');
+      target = paths.resolve(await fs.realpath(paths.dirname(target)), await fs.readlink(target));
+      reached = await fs.lstat(target).catch(() => undefined);
+    }
+  } catch (cause) {
+    throw ioError(`cannot write ${label}`, cause, path);
   }
   const fileId = reached && fileIdOf(reached);
   const input = fileId === undefined ? undefined : inputs.find((one) => one.fileId === fileId);
@@ -179,20 +133,13 @@ async function outputTarget(
   throw new ScalepointError('EXISTS', `${label} ${what}`, { path });
 }
 
-/** Fails if a file is an input, or cannot be replaced. @throws RangeError; ScalepointError `IO` */
-export async function checkNoInput(path: string, names: OutputNames): Promise<void> {
-  await outputTarget(path, true, names);
-}
-
 function existsError(path: string, cause: unknown): ScalepointError {
   return new ScalepointError('EXISTS', `${quoted(path)} exists already`, { cause, path });
 }
 
-const codeOf = (cause: unknown) => (cause as { code?: unknown } | undefined)?.code;
-
 /** Gives a file a name that must be free. If several processes try, one succeeds. @throws ScalepointError `EXISTS` or `IO` */
 async function claim(temporary: string, path: string): Promise<void> {
-  const { fs } = nodeFiles();
+  const { fs } = outputModules();
   const label = quoted(path);
   try {
     await fs.link(temporary, path);
@@ -215,17 +162,52 @@ async function claim(temporary: string, path: string): Promise<void> {
   }
 }
 
-/** A sink in an open file under a temporary name. */
-function partialFile(
-  { temporary, handle, target }: { temporary: string; handle: WritableFileHandle; target: OutputTarget },
-  fileId: string | undefined,
-  { overwrite, names, waiting }: { overwrite: boolean; names: OutputNames; waiting: Waiting },
-): ByteSink {
-  const { fs, paths } = nodeFiles();
-  const { path, mode } = target;
+/**
+ * A sink in a file (Node). The bytes go to a temporary name in the same folder. The file gets its name when it is whole, so that there is
+ * never half a file under the name `path`. A replaced file keeps its mode. A symbolic link remains, and the file that it leads to is
+ * replaced.
+ * @throws RangeError if it is one of the inputs; ScalepointError `EXISTS` if the name is taken and `overwrite` is false, `IO` if it cannot
+ *   be written
+ */
+export async function pathSink(
+  given: string | URL,
+  overwrite: boolean,
+  waiting: Waiting = waitingFor(undefined),
+  names: OutputNames = { inputs: [] },
+): Promise<ByteSink> {
+  const { fs, paths, urls } = outputModules();
+  const { signal, soon } = waiting;
+  const named = given instanceof URL ? urls.fileURLToPath(given) : given;
+  const prepare = async () => {
+    const target = await checkOutput(named, overwrite, names);
+    const folder = paths.dirname(target.path);
+    const tag = await hostTag();
+    // Remove partial files of dead processes.
+    const pattern = new RegExp(`^\\.scalepoint-${tag}-(\\d{1,10})-[0-9a-f]{8}\\.partial$`);
+    for (const name of await fs.readdir(folder).catch(() => [])) {
+      const [, pid] = pattern.exec(name) ?? [];
+      if (pid === undefined || isAlive(Number(pid))) continue;
+      await fs.rm(paths.join(folder, name), { force: true }).catch(() => {});
+    }
+    const partial = `.scalepoint-${tag}-${process?.pid}-${crypto.randomUUID().slice(0, 8)}.partial`;
+    return { ...target, temporary: paths.join(folder, partial) };
+  };
+  const { path, mode, temporary } = await soon(prepare());
+  // From here on a canceled call ends only after the temporary file is removed: at the end of the process, unless it is forgotten before.
+  if (partials.size === 0) process?.on('exit', removePartials);
+  partials.add(temporary);
+  let handle: WritableFileHandle;
+  let fileId: string | undefined;
+  try {
+    handle = await fs.open(temporary, 'wx', mode ?? 0o666);
+    fileId = fileIdOf(await handle.stat().catch(() => ({})));
+  } catch (cause) {
+    forget(temporary);
+    throw ioError(`cannot write ${quoted(named)}`, cause, named);
+  }
   const label = quoted(path);
   let opened: WritableFileHandle | undefined = handle;
-  const called = async (call: Promise<unknown> | undefined) => {
+  const checked = async (call: Promise<unknown> | undefined) => {
     try {
       await call;
     } catch (cause) {
@@ -237,6 +219,16 @@ function partialFile(
     opened = undefined;
     await closed?.close();
   };
+  const discard = async () => {
+    // Does nothing after `finish`, which renamed the file.
+    await close().catch(() => {});
+    await fs.rm(temporary, { force: true }).catch(() => {});
+    forget(temporary);
+  };
+  if (signal?.aborted) {
+    await discard();
+    throw signal.reason;
+  }
   return {
     positional: true,
     retains: false,
@@ -247,67 +239,21 @@ function partialFile(
     },
     async finish() {
       // The mode of a new file is masked by the process.
-      if (mode !== undefined) await called(opened?.chmod(mode));
+      if (mode !== undefined) await checked(opened?.chmod(mode));
       // Without this, a power cut after the rename could leave the name with nothing behind it.
-      await waiting.soon(called(opened?.datasync()));
-      await called(close());
-      waiting.signal?.throwIfAborted();
-      await outputTarget(path, overwrite, names);
-      if (overwrite) await called(fs.rename(temporary, path));
+      await soon(checked(opened?.datasync()));
+      await checked(close());
+      signal?.throwIfAborted();
+      await checkOutput(path, overwrite, names);
+      if (overwrite) await checked(fs.rename(temporary, path));
       else await claim(temporary, path);
       forget(temporary);
     },
     async withdraw() {
       if (mode === undefined) await fs.rm(path, { force: true }).catch(() => {});
     },
-    async discard() {
-      // Does nothing after `finish`, which renamed the file.
-      await close().catch(() => {});
-      await fs.rm(temporary, { force: true }).catch(() => {});
-      forget(temporary);
-    },
+    discard,
   };
-}
-
-/**
- * A sink in a file (Node). The bytes go to a temporary name in the same folder. The file gets its name when it is whole, so that there is
- * never half a file under the name `path`. A replaced file keeps its mode. A symbolic link remains, and the file that it leads to is
- * replaced.
- * @throws RangeError if it is one of the inputs; ScalepointError `EXISTS` if the name is taken and `overwrite` is false, `IO` if it cannot
- *   be written
- */
-export async function pathSink(
-  path: string | URL,
-  overwrite: boolean,
-  waiting: Waiting = waitingFor(undefined),
-  names: OutputNames = unnamed,
-): Promise<ByteSink> {
-  const { fs, paths, urls } = nodeFiles();
-  const { signal, soon } = waiting;
-  const named = path instanceof URL ? urls.fileURLToPath(path) : path;
-  const prepare = async () => {
-    const target = await outputTarget(named, overwrite, names);
-    const folder = paths.dirname(target.path);
-    await removeDead(folder);
-    return { target, temporary: paths.join(folder, await partialName()) };
-  };
-  const { target, temporary } = await soon(prepare());
-  // From here on a canceled call ends only after the temporary file is removed.
-  remember(temporary);
-  let sink: ByteSink;
-  try {
-    const handle = await fs.open(temporary, 'wx', target.mode ?? 0o666);
-    const fileId = fileIdOf(await handle.stat().catch(() => ({})));
-    sink = partialFile({ temporary, handle, target }, fileId, { overwrite, names, waiting });
-  } catch (cause) {
-    forget(temporary);
-    throw ioError(`cannot write ${quoted(named)}`, cause, named);
-  }
-  if (signal?.aborted) {
-    await sink.discard(signal.reason);
-    throw signal.reason;
-  }
-  return sink;
 }
 
 /**
@@ -315,9 +261,9 @@ export async function pathSink(
  * @throws RangeError if it is one of the inputs; ScalepointError `IO`
  */
 export async function removeFile(path: string | URL, names: OutputNames): Promise<void> {
-  const { fs, urls } = nodeFiles();
+  const { fs, urls } = outputModules();
   const named = path instanceof URL ? urls.fileURLToPath(path) : path;
-  const { path: target } = await outputTarget(named, true, names);
+  const { path: target } = await checkOutput(named, true, names);
   try {
     await fs.rm(target, { force: true });
   } catch (cause) {
@@ -330,7 +276,7 @@ export async function removeFile(path: string | URL, names: OutputNames): Promis
  * @throws ScalepointError `IO`
  */
 export async function makeFolder(path: string | URL): Promise<() => Promise<void>> {
-  const { fs, urls } = nodeFiles();
+  const { fs, urls } = outputModules();
   const named = path instanceof URL ? urls.fileURLToPath(path) : path;
   try {
     await fs.mkdir(named);

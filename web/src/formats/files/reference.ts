@@ -4,7 +4,15 @@
  */
 import { ScalepointError } from '../../core/errors.js';
 import { type NodeModules, nodeModule } from '../../core/node.js';
-import { checkByteCount, fileIdOf, ioError, readBlob, type SourceReference, shorterError } from './bytes.js';
+import {
+  checkByteCount,
+  checkTaken,
+  fileIdOf,
+  ioError,
+  readBlob,
+  type SourceReference,
+  shorterError,
+} from './bytes.js';
 import type { SinkReference } from './sink.js';
 
 /**
@@ -18,81 +26,28 @@ export type WriteBytes = (position: number, bytes: Uint8Array) => void;
 /** Bytes of a Blob that are in memory twice. */
 const blobChunk = 1 << 22;
 
-// ------------------------------------------------------------------------------------------------------------ files of the system
-
 type FileSystem = NodeModules['node:fs'];
 
-/** Reads from an open file. */
-function readFrom(
+/**
+ * The descriptor of an open file, or of the file at a path, which then stays open for as long as this thread lives; undefined if it cannot be
+ * opened or fails a test.
+ */
+function descriptorIf(
   fs: FileSystem,
-  descriptor: number,
-  begin: number,
-  target: Uint8Array,
-  from: number,
-  to: number,
-): void {
-  for (let done = from; done < to; ) {
-    const left = to - done;
-    const position = begin + done - from;
-    let count: number;
-    let size: number;
-    try {
-      count = fs.readSync(descriptor, target, done, left, position);
-      size = count === 0 ? fs.fstatSync(descriptor).size : 0;
-    } catch (cause) {
-      throw ioError('cannot read the file', cause);
-    }
-    done += checkByteCount(count, left, 'cannot read the file');
-    if (count > 0) continue;
-    if (size <= position) throw shorterError('the file', position);
-    throw new ScalepointError('IO', 'cannot read the file: no more bytes came', { byteOffset: position });
-  }
-}
-
-/** Writes to an open file. */
-function writeTo(fs: FileSystem, descriptor: number, label: string, position: number, bytes: Uint8Array): void {
-  for (let done = 0; done < bytes.length; ) {
-    const left = bytes.length - done;
-    let count: number;
-    try {
-      count = fs.writeSync(descriptor, bytes, done, left, position + done);
-    } catch (cause) {
-      throw ioError(`cannot write ${label}`, cause);
-    }
-    if (checkByteCount(count, left, `cannot write ${label}`) === 0) {
-      throw new ScalepointError('IO', `cannot write ${label}: no bytes were taken at ${position + done}`);
-    }
-    done += count;
-  }
-}
-
-type FileStatus = ReturnType<FileSystem['fstatSync']>;
-
-/** True if an open file passes a test. */
-function passes(fs: FileSystem, descriptor: number, isSame: (status: FileStatus) => boolean): boolean {
-  try {
-    return isSame(fs.fstatSync(descriptor));
-  } catch {
-    return false;
-  }
-}
-
-/** Opens a path if the file there passes a test, for as long as this thread lives. */
-function openIf(
-  fs: FileSystem,
-  path: string,
+  place: number | string,
   flags: number,
-  isSame: (status: FileStatus) => boolean,
+  isSame: (status: ReturnType<FileSystem['fstatSync']>) => boolean,
 ): number | undefined {
-  let descriptor: number;
+  let opened: number | undefined;
   try {
     // Without O_NONBLOCK, a pipe that has taken the path since would block this thread.
-    descriptor = fs.openSync(path, flags | (fs.constants.O_NONBLOCK ?? 0));
+    if (typeof place === 'string') opened = fs.openSync(place, flags | (fs.constants.O_NONBLOCK ?? 0));
+    const descriptor = opened ?? Number(place);
+    if (isSame(fs.fstatSync(descriptor))) return descriptor;
   } catch {
-    return undefined;
+    // The file is not there, or the descriptor is none in this thread.
   }
-  if (passes(fs, descriptor, isSame)) return descriptor;
-  fs.closeSync(descriptor);
+  if (opened !== undefined) fs.closeSync(opened);
   return undefined;
 }
 
@@ -103,21 +58,51 @@ export function readerOf(reference: SourceReference): ReadBytes | undefined {
   const fs = nodeModule('node:fs');
   if (fs === undefined) return undefined;
   const { fileId, size, mtimeMs } = reference.stamp;
-  const isSame = (status: FileStatus) =>
-    fileIdOf(status) === fileId && status.size === size && status.mtimeMs === mtimeMs;
-  if (reference.kind === 'path') {
-    const opened = openIf(fs, reference.path, fs.constants.O_RDONLY, isSame);
-    return opened === undefined ? undefined : (...range) => readFrom(fs, opened, ...range);
-  }
   // The descriptor may belong to another file in this thread.
-  const { descriptor } = reference;
-  return passes(fs, descriptor, isSame) ? (...range) => readFrom(fs, descriptor, ...range) : undefined;
+  const place = reference.kind === 'path' ? reference.path : reference.descriptor;
+  const descriptor = descriptorIf(
+    fs,
+    place,
+    fs.constants.O_RDONLY,
+    (status) => fileIdOf(status) === fileId && status.size === size && status.mtimeMs === mtimeMs,
+  );
+  if (descriptor === undefined) return undefined;
+  return (begin, target, from, to) => {
+    for (let done = from; done < to; ) {
+      const left = to - done;
+      const position = begin + done - from;
+      let count: number;
+      let sizeNow: number;
+      try {
+        count = fs.readSync(descriptor, target, done, left, position);
+        sizeNow = count === 0 ? fs.fstatSync(descriptor).size : 0;
+      } catch (cause) {
+        throw ioError('cannot read the file', cause);
+      }
+      done += checkByteCount(count, left, 'cannot read the file');
+      if (count > 0) continue;
+      if (sizeNow <= position) throw shorterError('the file', position);
+      throw new ScalepointError('IO', 'cannot read the file: no more bytes came', { byteOffset: position });
+    }
+  };
 }
 
 /** Opens a file to write. Undefined if this thread cannot, or if another file has taken its place. */
 export function writerOf({ path, label, fileId }: SinkReference): WriteBytes | undefined {
   const fs = nodeModule('node:fs');
   if (fs === undefined) return undefined;
-  const opened = openIf(fs, path, fs.constants.O_WRONLY, (status) => fileIdOf(status) === fileId);
-  return opened === undefined ? undefined : (position, bytes) => writeTo(fs, opened, label, position, bytes);
+  const descriptor = descriptorIf(fs, path, fs.constants.O_WRONLY, (status) => fileIdOf(status) === fileId);
+  if (descriptor === undefined) return undefined;
+  return (position, bytes) => {
+    for (let done = 0; done < bytes.length; ) {
+      const left = bytes.length - done;
+      let count: number;
+      try {
+        count = fs.writeSync(descriptor, bytes, done, left, position + done);
+      } catch (cause) {
+        throw ioError(`cannot write ${label}`, cause);
+      }
+      done += checkTaken(count, left, label, position + done);
+    }
+  };
 }

@@ -5,14 +5,15 @@
  */
 
 import { buildId, version } from '../../core/core.mjs';
-import { ScalepointError, typeError } from '../../core/errors.js';
-import { nodeModule, type WritableFileHandle } from '../../core/node.js';
+import { ScalepointError } from '../../core/errors.js';
+import type { WritableFileHandle } from '../../core/node.js';
 import { ofType } from '../../core/option-problem.js';
 import { waitingFor } from '../../core/waiting.js';
 import { type ByteSource, ioError } from './bytes.js';
 import { sha256Of } from './checksums.js';
+import { nodeFiles } from './handle.js';
 import { openWithin } from './open.js';
-import { checkNoInput, writeAll } from './path-sink.js';
+import { checkOutput, writeAll } from './path-sink.js';
 import { type ByteSink, openSink, type SinkOptions } from './sinks.js';
 
 /** The facts that decide about a result, such as the stamps of the files of a model, by words for them: the model, the data, the options. */
@@ -81,14 +82,7 @@ async function sha256(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayB
 }
 
 /** The modules of Node for files. @throws TypeError in other engines */
-function nodeFileModules() {
-  const [fs, paths, urls] = [nodeModule('node:fs/promises'), nodeModule('node:path'), nodeModule('node:url')];
-  if (fs === undefined || paths === undefined || urls === undefined) {
-    const message = 'states are files, which need Node';
-    throw typeError('resume', ofType('undefined'), true, { kind: 'because', message });
-  }
-  return { fs, paths, urls };
-}
+const stateModules = () => nodeFiles('resume', ofType('undefined'), true, 'states are files, which need Node');
 
 /** Bytes at both ends of a file that its stamp covers. */
 const stampBytes = 1 << 20;
@@ -146,7 +140,7 @@ export class StateFile {
     facts: StateFacts,
     options: StateOptions,
   ): Promise<StateFile> {
-    const { fs, paths, urls } = nodeFileModules();
+    const { fs, paths, urls } = stateModules();
     const given = 'path' in place ? place.path : place.beside;
     const named = given instanceof URL ? urls.fileURLToPath(given) : given;
     const path = 'path' in place ? named : paths.join(paths.dirname(named), `.${paths.basename(named)}.resume`);
@@ -155,7 +149,7 @@ export class StateFile {
       () => false,
     );
     const { waiting = waitingFor(undefined), inputs = [] } = options;
-    await checkNoInput(path, { ...options, inputs });
+    await checkOutput(path, true, { ...options, inputs });
     if (!exists) return new StateFile(path, facts, options, { found: undefined, moments: [] });
     const source = await openWithin(waiting, path);
     try {
@@ -228,9 +222,9 @@ export class StateFile {
   /** A file beside the state that holds the moments of finished layers. @param isNew empties it */
   async moments(isNew: boolean): Promise<Pick<ByteSink, 'write'>> {
     const path = this.#momentsPath;
-    await checkNoInput(path, this.#options);
+    await checkOutput(path, true, this.#options);
     this.#hasMoments = true;
-    const handle = await nodeFileModules()
+    const handle = await stateModules()
       .fs.open(path, isNew ? 'w+' : 'r+')
       .catch((cause) => {
         throw ioError(`cannot write ${JSON.stringify(path)}`, cause);
@@ -276,7 +270,7 @@ export class StateFile {
   /** Removes the state, once the result is there. */
   async remove(): Promise<void> {
     await this.close();
-    const { fs } = nodeFileModules();
+    const { fs } = stateModules();
     await fs.rm(this.#path, { force: true });
     // A file of this name that no run wrote is somebody else's.
     if (this.#hasMoments) await fs.rm(this.#momentsPath, { force: true });
