@@ -281,21 +281,6 @@ interface PlannedBatch {
 type Place = Pick<BatchWrite, 'file' | 'position'>;
 const byPosition = (a: Place, b: Place) => a.file - b.file || a.position - b.position;
 
-/** Adds a write to a list, or to its last write if that ends where this one begins, both in the file and in the memory of the batch. */
-function addWrite(writes: BatchWrite[], { file, position, offset, bytes, tile, into }: BatchWrite): void {
-  const last = writes.at(-1);
-  const follows =
-    last?.file === file &&
-    last.into === into &&
-    last.position + last.bytes === position &&
-    last.offset + last.bytes === offset;
-  if (!follows) writes.push({ file, position, offset, bytes, tile, into });
-  else {
-    last.bytes += bytes;
-    last.tile ??= tile;
-  }
-}
-
 /** Lays out the memory of a batch in the order of positions. */
 function layOutBatch(steps: readonly BatchedStep[]): PlannedBatch {
   // Separate the tasks, which are sent away, from their subjects. List the stretches of the output.
@@ -318,14 +303,14 @@ function layOutBatch(steps: readonly BatchedStep[]): PlannedBatch {
   // Give each stretch its memory, and collect the writes.
   let outputBytes = 0;
   let onlyTasks = true;
-  let writes: BatchWrite[] = [];
+  const runs: BatchWrite[] = [];
   const known: { offset: number; bytes: Uint8Array<ArrayBuffer> }[] = [];
   for (const { to, from, zeros } of stretches.sort((a, b) => byPosition(a.to, b.to))) {
     const { role, file, position, bytes, count, stride, into } = to;
     const tile = typeof from === 'number' ? tiles[from] : undefined;
     const isWritten = file !== nowhere || into !== undefined;
     for (let i = 0; i < count && isWritten; i++) {
-      addWrite(writes, { file, position: position + i * stride, offset: outputBytes + i * bytes, bytes, tile, into });
+      runs.push({ file, position: position + i * stride, offset: outputBytes + i * bytes, bytes, tile, into });
     }
     const task = typeof from === 'number' ? tasks[from] : undefined;
     if (task?.kind === 'encode') task.outputs.push({ role, offset: outputBytes, bytes: bytes * count });
@@ -335,10 +320,20 @@ function layOutBatch(steps: readonly BatchedStep[]): PlannedBatch {
     outputBytes += bytes * count;
   }
   // Only runs of one stretch that lie between runs of another are out of order.
-  if (writes.some((write, i) => i > 0 && byPosition(writes[i - 1] as BatchWrite, write) > 0)) {
-    const sorted: BatchWrite[] = [];
-    for (const write of writes.sort(byPosition)) addWrite(sorted, write);
-    writes = sorted;
+  if (runs.some((run, i) => i > 0 && byPosition(runs[i - 1] as BatchWrite, run) > 0)) runs.sort(byPosition);
+  // Join runs that follow each other both in the file and in the memory of the batch.
+  const writes: BatchWrite[] = [];
+  for (const run of runs) {
+    const last = writes.at(-1);
+    const follows =
+      last?.file === run.file &&
+      last.into === run.into &&
+      last.position + last.bytes === run.position &&
+      last.offset + last.bytes === run.offset;
+    if (follows) {
+      last.bytes += run.bytes;
+      last.tile ??= run.tile;
+    } else writes.push(run);
   }
   const numbers = onlyTasks && writes.length > 0 ? new Float64Array(4 * writes.length) : undefined;
   if (numbers !== undefined) {

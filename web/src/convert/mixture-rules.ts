@@ -5,7 +5,7 @@ import { NamePattern } from '../formats/name-pattern.js';
 import { expressionOf, type Rule } from '../formats/options.js';
 
 /** Escapes a name for a regular expression. An end of a line would end the rule in a file of rules. */
-const escapeName = (name: string) =>
+export const escapeName = (name: string) =>
   name.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&').replace(/[\n\r\u2028\u2029]/g, (end) => {
     return `\\u${end.charCodeAt(0).toString(16).padStart(4, '0')}`;
   });

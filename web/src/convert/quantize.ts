@@ -37,7 +37,7 @@ import { startRunner } from './start.js';
 import type { TileRunner } from './task.js';
 import type { WorkOptions } from './work-options.js';
 import { clearIndex, completeResult } from './work-parts.js';
-import { convertedElements, hasChecksums, writePlan } from './writing.js';
+import { convertedElements, writePlan } from './writing.js';
 
 /** Options of `quantizeModel`, without those of formats. */
 export interface ResultOptions extends WorkOptions {
@@ -88,31 +88,6 @@ export interface Quantized {
   readonly isWhole: boolean;
 }
 
-/** The contents of the files beside a result: the given ones with new entries, or without entries that are no longer true. */
-function sidecarsFor(plan: ModelFilePlan, choices: PlanChoices): Record<string, unknown> {
-  const given = choices as unknown as Readonly<Record<string, unknown>>;
-  const contents: Record<string, unknown> = {};
-  const types = plan.tensors.map(({ source }) => source.type);
-  const { decoded } = plan;
-  for (const [option, { sidecar }] of Object.entries(plan.entries)) {
-    if (sidecar === undefined) continue;
-    const addition = plan.sidecars.find((planned) => planned.option === option);
-    const before = given[option];
-    if (addition !== undefined) {
-      const content = before ?? addition.base ?? (sidecar.isCompleted ? undefined : {});
-      contents[option] = content && sidecar.merge(content, addition.value, addition.also, decoded);
-    } else if (before !== undefined) {
-      // A copy holds the codes that the given content describes.
-      contents[option] = before;
-      if (choices.to === 'copy' && sidecar.fits(types)) continue;
-      // Drop an entry that describes codes of another method, which the result does not hold.
-      sidecar.merge(before, {}, {}, decoded);
-      contents[option] = sidecar.without(before);
-    }
-  }
-  return Object.fromEntries(Object.entries(contents).filter(([, content]) => content !== undefined));
-}
-
 /** The output for a file of a result. */
 function outputFor(output: ModelOutput, file: OutputFile): ModelOutput {
   if (isFolder(output)) return output;
@@ -143,8 +118,25 @@ export async function quantizeOpen(
   const plan = await planFor(opened, choices, given);
   check?.(plan);
   const usual = usualOutput(plan.format);
-  const sidecars = sidecarsFor(plan, choices);
-  const { others } = plan;
+  const { others, decoded } = plan;
+  // Find the contents of files beside the result: the given ones with new entries, or without entries that are no longer true.
+  const sidecars: Record<string, unknown> = {};
+  const types = plan.tensors.map(({ source }) => source.type);
+  for (const [option, { sidecar }] of Object.entries(plan.entries)) {
+    if (sidecar === undefined) continue;
+    const addition = plan.sidecars.find((planned) => planned.option === option);
+    const before = (choices as unknown as Readonly<Record<string, unknown>>)[option];
+    let content: unknown = before;
+    if (addition !== undefined) {
+      content = before ?? addition.base ?? (sidecar.isCompleted ? undefined : {});
+      content &&= sidecar.merge(content, addition.value, addition.also, decoded);
+    } else if (before !== undefined && !(choices.to === 'copy' && sidecar.fits(types))) {
+      // Drop an entry that describes codes of another method, which the result does not hold. A copy holds those of the given content.
+      sidecar.merge(before, {}, {}, decoded);
+      content = sidecar.without(before);
+    }
+    if (content !== undefined) sidecars[option] = content;
+  }
   const isPath = typeof output === 'string' || output instanceof URL;
   if (others !== undefined && !isPath)
     throw rangeError('output', ofType('path'), output, { kind: 'with', options: [mention('part')] });
@@ -171,13 +163,28 @@ export async function quantizeOpen(
       else sinks.push(await openSink(outputFor(output, file), { ...place, overwrite: options.overwrite, name }));
     }
     // Workers must not write into files whose checksum is taken.
-    const direct = hasChecksums(plan) ? sinks.map(() => ({ reference: undefined })) : sinks;
+    const hasChecksums = plan.files.some(({ segments }) => segments.some((segment) => 'md5' in segment));
+    const direct = hasChecksums ? sinks.map(() => ({ reference: undefined })) : sinks;
     runner = await startRunner(convertedElements(plan), { sources: files, sinks: direct }, options);
     // Write the result, and report.
     const measures = await writePlan({ plan, files, sinks, runner, signal, onProgress });
     const made = reportOf(model, plan, measures, true);
     const report = runner.note === undefined ? made : { ...made, notes: [...made.notes, runner.note] };
-    if (minSqnrDb !== undefined) checkQuality(report, minSqnrDb);
+    // Tensors below the required quality, the worst first. Single numbers may stand for infinity.
+    const missed = report.tensors
+      .flatMap(({ name, shape, error }) => {
+        if (error === undefined || minSqnrDb === undefined || error.sqnrDb >= minSqnrDb) return [];
+        const isInfinity = standsForInfinity(elementsOf(shape), error.maxAbsoluteError);
+        return isInfinity ? [] : [{ name, db: error.sqnrDb }];
+      })
+      .sort((a, b) => a.db - b.db);
+    const [worst] = missed;
+    if (worst !== undefined) {
+      const list = missed.slice(0, 3).map(({ name, db }) => `${quoted(name)} (${db.toFixed(2)} dB)`);
+      const more = missed.length > list.length ? ` and ${missed.length - list.length} more` : '';
+      const message = `SQNR below ${minSqnrDb} dB, nothing was written: ${list.join(', ')}${more}`;
+      throw new QualityError(message, worst.name, report);
+    }
     // Make the result visible, the main file last. If one fails, those before it are removed again, except where they replaced a file.
     const done: ByteSink[] = [];
     try {
@@ -383,21 +390,4 @@ export function reportOf(
     if (names.length > 0) notes.push(noteOf(kind, { tensors: names, ...data }, `${text}: ${quotedNames(names, most)}`));
   }
   return { tensors, totals: totalsOf(tensors, model.bytes, plan), notes };
-}
-
-/** Ignores single numbers that stand for infinity. @throws QualityError if the SQNR of another tensor is below `minSqnrDb` */
-function checkQuality(report: ModelReport, minSqnrDb: number): void {
-  const missed = report.tensors
-    .flatMap(({ name, shape, error }) => {
-      if (error === undefined || error.sqnrDb >= minSqnrDb) return [];
-      const isInfinity = standsForInfinity(elementsOf(shape), error.maxAbsoluteError);
-      return isInfinity ? [] : [{ name, db: error.sqnrDb }];
-    })
-    .sort((a, b) => a.db - b.db);
-  const [worst] = missed;
-  if (worst === undefined) return;
-  const list = missed.slice(0, 3).map(({ name, db }) => `${quoted(name)} (${db.toFixed(2)} dB)`);
-  const more = missed.length > list.length ? ` and ${missed.length - list.length} more` : '';
-  const message = `SQNR below ${minSqnrDb} dB, nothing was written: ${list.join(', ')}${more}`;
-  throw new QualityError(message, worst.name, report);
 }

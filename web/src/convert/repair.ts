@@ -3,7 +3,7 @@ import { rangeError } from '../core/errors.js';
 import { waitingFor } from '../core/waiting.js';
 import { quoted } from '../formats/files/bytes.js';
 import { openWithin } from '../formats/files/open.js';
-import type { OpenModel, PlannedTensor, Target } from '../formats/format.js';
+import type { OpenModel, PlannedTensor } from '../formats/format.js';
 import { type PlanChoices, type Rule, ruleFor } from '../formats/options.js';
 import { rangesFile } from '../formats/ranges-file.js';
 import { formats } from '../formats/registry.js';
@@ -48,12 +48,6 @@ interface Raisable {
   at: number;
 }
 
-/** The types above a target, one after the other. */
-function typesAbove(targets: readonly Target[], to: string): string[] {
-  const raised = targets.find(({ name }) => name === to)?.raised;
-  return raised === undefined ? ['keep'] : [raised, ...typesAbove(targets, raised)];
-}
-
 /** Tensors that may be raised: those that the target converts, and that no rule is about. */
 async function raisablesOf(opened: Opened, choices: PlanChoices): Promise<Raisable[]> {
   const { rules = [], to } = choices;
@@ -76,7 +70,9 @@ async function raisablesOf(opened: Opened, choices: PlanChoices): Promise<Raisab
     }
   };
   add(to, base.tensors);
-  for (const rung of typesAbove(opened.format.targets, to)) {
+  // Go up from target to target, and at last to the types of the file.
+  for (let rung = to; rung !== 'keep'; ) {
+    rung = opened.format.targets.find(({ name }) => name === rung)?.raised ?? 'keep';
     const raised = [...rules, ...rulesFor(open.map((name) => [name, rung] as const))];
     add(rung, (await planFor(opened, { ...choices, rules: raised })).tensors);
   }
@@ -85,14 +81,6 @@ async function raisablesOf(opened: Opened, choices: PlanChoices): Promise<Raisab
 
 /** Bytes that the next type takes more. */
 const nextBytes = ({ at, rungs }: Raisable) => (rungs[at + 1] as Rung).bytes - (rungs[at] as Rung).bytes;
-
-/** Splits tensors into groups of neighbors, of about the same number. */
-function neighborGroups<T>(all: readonly T[], most: number): T[][] {
-  const count = Math.min(most, all.length);
-  return Array.from({ length: count }, (_, i) =>
-    all.slice(Math.floor((i * all.length) / count), Math.floor(((i + 1) * all.length) / count)),
-  );
-}
 
 // ---------------------------------------------------------------------------------------------------------------------------- loss
 
@@ -124,74 +112,69 @@ interface Measured {
   readonly bytes: number;
 }
 
+/** The model to raise tensors of, and the wanted quality. */
+interface RepairWork {
+  readonly opened: Opened;
+  readonly choices: PlanChoices;
+  readonly options: ResultOptions;
+  readonly judge: OutputJudge<OpenModel>;
+  readonly bound: OutputBound;
+  readonly tensors: readonly Raisable[];
+}
+
 /** Raises tensors of a model. */
 class Repair {
-  readonly #opened: Opened;
-  readonly #choices: PlanChoices;
-  readonly #options: ResultOptions;
-  readonly #judge: OutputJudge<OpenModel>;
-  readonly #bound: OutputBound;
-  readonly #tensors: readonly Raisable[];
+  readonly #work: RepairWork;
   readonly #steps: RepairStep[] = [];
   #runs = 0;
 
-  constructor(
-    opened: Opened,
-    choices: PlanChoices,
-    options: ResultOptions,
-    judge: OutputJudge<OpenModel>,
-    bound: OutputBound,
-    tensors: readonly Raisable[],
-  ) {
-    this.#opened = opened;
-    this.#choices = choices;
-    this.#options = options;
-    this.#judge = judge;
-    this.#bound = bound;
-    this.#tensors = tensors;
+  constructor(work: RepairWork) {
+    this.#work = work;
   }
 
   /** Rules of the present types, with some tensors a type higher. */
   #rules(raised: ReadonlySet<Raisable>): Rule[] {
-    const named = this.#tensors.flatMap((tensor) => {
+    const named = this.#work.tensors.flatMap((tensor) => {
       const at = tensor.at + (raised.has(tensor) ? 1 : 0);
       return at === 0 ? [] : [[tensor.name, (tensor.rungs[at] as Rung).to] as const];
     });
-    return [...(this.#choices.rules ?? []), ...rulesFor(named)];
+    return [...(this.#work.choices.rules ?? []), ...rulesFor(named)];
   }
 
   /** Makes a result in memory, with some tensors a type higher, and runs it. @param only the only backend to run it on */
   async #try(raised: readonly Raisable[], only?: JudgedOutput['backend']): Promise<Tried> {
-    const { output: _, minSqnrDb: __, overwrite: ___, ...work } = this.#options;
-    const choices = { ...this.#choices, rules: this.#rules(new Set(raised)) };
-    const made = await quantizeOpen(this.#opened, choices, work);
+    const { output: _, minSqnrDb: __, overwrite: ___, ...work } = this.#work.options;
+    const choices = { ...this.#work.choices, rules: this.#rules(new Set(raised)) };
+    const made = await quantizeOpen(this.#work.opened, choices, work);
     const files = await Promise.all(
       (made.memory ?? []).map(async (sink, i) => new File([await sink.blob()], made.files[i]?.name ?? '')),
     );
-    const judged = await withModel(files, work, ({ model }) => this.#judge.judge(model, only));
+    const judged = await withModel(files, work, ({ model }) => this.#work.judge.judge(model, only));
     work.signal?.throwIfAborted();
     this.#runs++;
-    const worst = judged.reduce((most, one) => (lossOf(this.#bound, one) > lossOf(this.#bound, most) ? one : most));
+    const worst = judged.reduce((most, one) =>
+      lossOf(this.#work.bound, one) > lossOf(this.#work.bound, most) ? one : most,
+    );
     const bytes = made.files.reduce((sum, file) => sum + file.bytes, 0);
-    return { made, bytes, judged, worst, loss: lossOf(this.#bound, worst) };
+    return { made, bytes, judged, worst, loss: lossOf(this.#work.bound, worst) };
   }
 
-  /** Raises each group alone, and measures the loss on the backend that is worst now. */
-  async #measure(groups: readonly (readonly Raisable[])[], now: Tried): Promise<Measured[]> {
+  /**
+   * Raises groups of neighbors, each alone, and measures the loss on the backend that is worst now. Returns those with a gain, the largest gain
+   * of the worst output per byte first.
+   */
+  async #measure(all: readonly Raisable[], now: Tried): Promise<Measured[]> {
     const found: Measured[] = [];
-    for (const group of groups) {
+    const count = Math.min(mostGroups, all.length);
+    for (let i = 0; i < count; i++) {
+      const group = all.slice(Math.floor((i * all.length) / count), Math.floor(((i + 1) * all.length) / count));
       const { loss } = await this.#try(group, now.worst.backend);
       // The difference of two infinities is NaN.
       const gain = loss === now.loss ? 0 : now.loss - loss;
-      found.push({ group, gain, bytes: group.reduce((sum, tensor) => sum + nextBytes(tensor), 0) });
+      if (gain > 0) found.push({ group, gain, bytes: group.reduce((sum, tensor) => sum + nextBytes(tensor), 0) });
     }
-    return found;
-  }
-
-  /** Groups with a gain, the worst output gain per byte first. */
-  #ordered(measured: readonly Measured[]): Measured[] {
     const perByte = ({ gain, bytes }: Measured) => gain / Math.max(1, bytes);
-    return measured.filter(({ gain }) => gain > 0).sort((a, b) => (perByte(b) > perByte(a) ? 1 : -1));
+    return found.sort((a, b) => (perByte(b) > perByte(a) ? 1 : -1));
   }
 
   /** The first groups whose gains add up to what is wanted. */
@@ -199,24 +182,6 @@ class Repair {
     let [sum, count] = [0, 0];
     while (count < ordered.length && sum < wanted) sum += (ordered[count++] as Measured).gain;
     return count;
-  }
-
-  /** Groups to raise in a round, in order. */
-  async #choose(open: readonly Raisable[], now: Tried, wanted: number): Promise<Measured[]> {
-    const measured = await this.#measure(neighborGroups(open, mostGroups), now);
-    const ordered = this.#ordered(measured);
-    const first = ordered.slice(0, this.#enough(ordered, wanted));
-    if (first.every(({ group }) => group.length === 1)) return ordered;
-    // Look into the groups that would be raised.
-    const parts = await this.#measure(
-      neighborGroups(
-        first.flatMap(({ group }) => group),
-        mostGroups,
-      ),
-      now,
-    );
-    const better = this.#ordered(parts);
-    return better.length === 0 ? ordered : [...better, ...ordered.slice(first.length)];
   }
 
   /** Takes a result over, and reports the step. */
@@ -235,22 +200,30 @@ class Repair {
 
   /** Raises tensors in one round. */
   async #round(open: readonly Raisable[], before: Tried): Promise<Tried> {
-    const limit = this.#bound.kind === 'cosine' ? 1 - this.#bound.least : 10 ** (-this.#bound.least / 10);
-    const chosen = await this.#choose(open, before, before.loss - limit);
-    const whole: Measured = { group: open, gain: 0, bytes: 0 };
+    const { bound } = this.#work;
+    const limit = bound.kind === 'cosine' ? 1 - bound.least : 10 ** (-bound.least / 10);
+    const wanted = before.loss - limit;
+    // Choose groups to raise, in order. Look into those that would be raised, if they hold several tensors.
+    let chosen = await this.#measure(open, before);
+    const first = chosen.slice(0, this.#enough(chosen, wanted));
+    if (first.some(({ group }) => group.length > 1)) {
+      const parts = first.flatMap(({ group }) => group);
+      const better = await this.#measure(parts, before);
+      if (better.length > 0) chosen = [...better, ...chosen.slice(first.length)];
+    }
     // Nothing helps alone: raise all.
     if (chosen.length === 0) {
       const all = await this.#try(open);
-      this.#take([whole], before, all);
+      this.#take([{ group: open, gain: 0, bytes: 0 }], before, all);
       return all;
     }
     // Raise as many as should be enough, then twice as many more each time.
-    let count = this.#enough(chosen, before.loss - limit);
+    let count = this.#enough(chosen, wanted);
     for (let more = 1; ; more *= 2) {
       const raised = chosen.slice(0, count);
       const after = await this.#try(raised.flatMap(({ group }) => group));
       const isLast = count === chosen.length;
-      if (holdsBound(this.#bound, after.judged) || isLast) {
+      if (holdsBound(bound, after.judged) || isLast) {
         this.#take(raised, before, after);
         return after;
       }
@@ -262,11 +235,11 @@ class Repair {
   /** The report so far. */
   #report({ judged }: Tried): OutputRepair {
     return {
-      bound: this.#bound,
+      bound: this.#work.bound,
       outputs: judged,
       steps: [...this.#steps],
       rules: rulesFor(
-        this.#tensors.flatMap(({ at, name, rungs }) => (at === 0 ? [] : [[name, (rungs[at] as Rung).to]])),
+        this.#work.tensors.flatMap(({ at, name, rungs }) => (at === 0 ? [] : [[name, (rungs[at] as Rung).to]])),
       ),
       runs: this.#runs,
     };
@@ -276,9 +249,9 @@ class Repair {
   async run(): Promise<{ readonly choices: PlanChoices; readonly repair: OutputRepair }> {
     let now = await this.#try([]);
     let [best, bestReport] = [now, this.#report(now)];
-    const settled = () => ({ ...this.#choices, rules: this.#rules(new Set()) });
-    for (let round = 0; !holdsBound(this.#bound, now.judged); round++) {
-      const open = this.#tensors.filter(({ at, rungs }) => at + 1 < rungs.length);
+    const settled = () => ({ ...this.#work.choices, rules: this.#rules(new Set()) });
+    for (let round = 0; !holdsBound(this.#work.bound, now.judged); round++) {
+      const open = this.#work.tensors.filter(({ at, rungs }) => at + 1 < rungs.length);
       if (open.length === 0) throw this.#missed(best, bestReport);
       if (round < mostRounds) now = await this.#round(open, now);
       else {
@@ -305,7 +278,7 @@ class Repair {
   #missed({ made, worst }: Tried, repair: OutputRepair): QualityError {
     const raised = new Set(this.#steps.flatMap(({ tensors }) => tensors.map(({ name }) => name))).size;
     const how = raised === 0 ? '' : `, with ${raised} ${raised === 1 ? 'tensor' : 'tensors'} raised as far as possible`;
-    const { kind, least } = this.#bound;
+    const { kind, least } = this.#work.bound;
     const { backend, output, cosine, sqnrDb, failure } = worst;
     const named = output === '' ? backend : `${quoted(output)} on ${backend}`;
     const found = failure ?? (kind === 'cosine' ? cosine.toFixed(6) : `${sqnrDb.toFixed(2)} dB`);
@@ -339,7 +312,14 @@ export async function repairOpen(
     const isGiven = (choices as { readonly ranges?: unknown }).ranges !== undefined;
     const ranges = isGiven ? undefined : await judge.ranges?.(choices.to);
     const all = ranges === undefined ? choices : { ...choices, ranges: rangesFile(ranges, 1) };
-    return await new Repair(opened, all, options, judge, bound, await raisablesOf(opened, all)).run();
+    return await new Repair({
+      opened,
+      choices: all,
+      options,
+      judge,
+      bound,
+      tensors: await raisablesOf(opened, all),
+    }).run();
   } finally {
     waiting.end();
   }

@@ -7,6 +7,7 @@ import { show } from '../core/show.js';
 import { NamePattern } from '../formats/name-pattern.js';
 import { isMatch, type Rule } from '../formats/options.js';
 import { formats } from '../formats/registry.js';
+import { escapeName } from './mixture-rules.js';
 import { planNames } from './options.js';
 import type { PlannedTensorInfo } from './plan.js';
 
@@ -25,9 +26,6 @@ interface SavablePlan {
 /** The flags of a RegExp that change which names match. */
 const meaningful = /[imsuv]/;
 
-/** Escapes a name for a regular expression. */
-const escapeExpression = (name: string) => name.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
-
 /** A rule with its expression as text. One that only the engine can match becomes a rule for each of the tensors that it matches. */
 function textRules(rule: Rule, tensors: readonly PlannedTensorInfo[]): readonly Rule[] {
   const { match } = rule;
@@ -37,9 +35,7 @@ function textRules(rule: Rule, tensors: readonly PlannedTensorInfo[]): readonly 
   } catch {
     // The expression is beyond what is matched as text.
   }
-  return tensors.flatMap(({ name }) =>
-    isMatch(rule, name) ? [{ ...rule, match: `^${escapeExpression(name)}$` }] : [],
-  );
+  return tensors.flatMap(({ name }) => (isMatch(rule, name) ? [{ ...rule, match: `^${escapeName(name)}$` }] : []));
 }
 
 /**

@@ -59,32 +59,6 @@ function partIndex(tensor: PlannedTensor | undefined, role: Role): number {
   return index;
 }
 
-/** Finds where the parts of each tensor begin. Keeps plain numbers, because there may be several hundred thousand parts. */
-function placesIn({ tensors, files }: FilePlan): (tensor: number) => OutputPlace[] {
-  // Index of the first part of each tensor; then position and file of each part, which is -1 if the part is not written.
-  const first = new Uint32Array(tensors.length + 1);
-  for (const [i, { parts }] of tensors.entries()) first[i + 1] = (first[i] as number) + parts.length;
-  const at = new Float64Array(first.at(-1) as number);
-  const file = new Int32Array(at.length).fill(-1);
-  for (const [i, { segments }] of files.entries()) {
-    for (const segment of segments) {
-      if (!('tensor' in segment)) continue;
-      const part = (first[segment.tensor] as number) + partIndex(tensors[segment.tensor], segment.role);
-      at[part] = segment.at;
-      file[part] = i;
-    }
-  }
-  return (tensor) => {
-    const places: OutputPlace[] = [];
-    for (const [i, { role }] of (tensors[tensor] as PlannedTensor).parts.entries()) {
-      const part = (first[tensor] as number) + i;
-      const index = file[part] as number;
-      if (index >= 0) places.push({ role, file: index, at: at[part] as number, into: undefined });
-    }
-    return places;
-  };
-}
-
 /** Size of a segment in bytes. */
 function segmentBytes({ tensors }: FilePlan, segment: Segment): number {
   if ('bytes' in segment) return segment.bytes.length;
@@ -170,12 +144,26 @@ interface StepOptions {
  * tile at once. Bytes that no segment holds become zeros.
  */
 export function* stepsOf(plan: FilePlan, { sequential, files, momentsFile }: StepOptions): Steps {
-  const placesOf = placesIn(plan);
+  const { tensors, files: outputs } = plan;
+  // Find where the parts of each tensor begin, in plain numbers, because there may be several hundred thousand parts: the index of the first
+  // part of each tensor; then position and file of each part, which is -1 if the part is not written.
+  const firstParts = new Uint32Array(tensors.length + 1);
+  for (const [i, { parts }] of tensors.entries()) firstParts[i + 1] = (firstParts[i] as number) + parts.length;
+  const positions = new Float64Array(firstParts.at(-1) as number);
+  const fileOfPart = new Int32Array(positions.length).fill(-1);
+  for (const [i, { segments }] of outputs.entries()) {
+    for (const segment of segments) {
+      if (!('tensor' in segment)) continue;
+      const part = (firstParts[segment.tensor] as number) + partIndex(tensors[segment.tensor], segment.role);
+      positions[part] = segment.at;
+      fileOfPart[part] = i;
+    }
+  }
   const cutter = new TileCutter({ files, momentsFile, refuses: plan.refusesNonFinite });
   const inTurn = sequential ? new SequentialParts(cutter) : undefined;
   const late: Steps[] = [];
   let begunTensors = 0;
-  for (const [file, { segments, size }] of plan.files.entries()) {
+  for (const [file, { segments, size }] of outputs.entries()) {
     // Put segments in order, which most plans have. Empty ones come before others at the same position.
     const sorted = segments.toSorted((a, b) => a.at - b.at || segmentBytes(plan, a) - segmentBytes(plan, b));
     let end = 0;
@@ -194,14 +182,19 @@ export function* stepsOf(plan: FilePlan, { sequential, files, momentsFile }: Ste
         else late.push(steps);
       } else {
         const { tensor: index, role } = segment;
-        const tensor = plan.tensors[index] as PlannedTensor;
+        const tensor = tensors[index] as PlannedTensor;
+        // The first part of a tensor brings the others along, unless bytes come in the order of positions.
+        if (inTurn === undefined && role !== tensor.parts[0]?.role) continue;
+        const places: OutputPlace[] = [];
+        for (const [i, { role }] of tensor.parts.entries()) {
+          const part = (firstParts[index] as number) + i;
+          const file = fileOfPart[part] as number;
+          if (file >= 0) places.push({ role, file, at: positions[part] as number, into: undefined });
+        }
         if (inTurn !== undefined) {
-          yield* inTurn.stepsOf(tensor, index, role, placesOf(index));
+          yield* inTurn.stepsOf(tensor, index, role, places);
           continue;
         }
-        // The first part of a tensor brings the others along.
-        if (role !== tensor.parts[0]?.role) continue;
-        const places = placesOf(index);
         const roles = places.map((place) => place.role);
         const tile = cutter.again(tensor, index, roles, places);
         if (tile !== undefined) yield tile;

@@ -45,9 +45,6 @@ type Outcome = Encoded & Omit<Answer, 'task'>;
 /** The result of a batch, apart from its output. */
 export type ConvertedBatch = Pick<BatchResult, 'done' | 'measured' | 'sums' | 'answers'>;
 
-/** Placeholder for the elements of a task without inputs. */
-const nothing = { type: 'F32', source: 0 };
-
 /** Takes bytes of a batch's output and their offset in it. The bytes are valid during the call only. */
 export type Put = (offset: number, bytes: Uint8Array) => void;
 
@@ -55,19 +52,13 @@ export type Put = (offset: number, bytes: Uint8Array) => void;
 const mostMemory = 40 * 2 ** 20;
 
 /** Decodes elements to floats. Returns their address. */
-function decodedFloats(core: Core, arena: Arena, form: Form, stored: StoredTile): number {
+function decodedFloats(arena: Arena, form: Form, stored: StoredTile): number {
   const codec = codecOf(form);
   if (codec.decode === undefined) throw new Error(`${codec.id} cannot be read as floats`);
-  const restored = codec.decode(core, stored, form, arena);
+  const restored = codec.decode(arena.core, stored, form, arena);
   const { rows, columns } = stored;
-  return form.headRows === undefined ? restored : movedRows(core, arena, restored, rows, 4 * columns, form.headRows);
-}
-
-/** The type and address of elements, decoded first unless the core reads them as they are. */
-function elementsIn(core: Core, arena: Arena, form: Form, stored: StoredTile): { type: string; source: number } {
-  const type = codecOf(form).elementType?.(form);
-  if (type === undefined) return { type: 'F32', source: decodedFloats(core, arena, form, stored) };
-  return { type, source: Object.values(stored.parts)[0] ?? 0 };
+  if (form.headRows === undefined) return restored;
+  return movedRows(arena, restored, { rows, bytes: 4 * columns, head: form.headRows });
 }
 
 /** Where the inputs of a task lie in wasm memory. */
@@ -296,76 +287,71 @@ export class TileConverter {
   }
 
   /** Carries out a task for a piece whose inputs are in place. */
-  #convert(task: TileTask, piece: TilePiece, addresses: readonly StoredTile['parts'][]): Outcome {
+  #convert(task: TileTask, { row, rows }: TilePiece, addresses: readonly StoredTile['parts'][]): Outcome {
     const [core, arena] = [this.#core, this.#arena];
     const { columns } = task;
-    const { row, rows } = piece;
+    const n = rows * columns;
     const [parts, second] = addresses as [StoredTile['parts'], StoredTile['parts']?];
     const stored: StoredTile = { rows, columns, parts };
-    if (task.kind === 'encode') return this.#encode(task, piece, stored, second);
     if (task.kind === 'compare') {
       const [a, b] = task.inputs;
-      const x = decodedFloats(core, arena, a.form, stored);
-      const y = decodedFloats(core, arena, b.form, { rows, columns, parts: second ?? {} });
-      const n = rows * columns;
+      const x = decodedFloats(arena, a.form, stored);
+      const y = decodedFloats(arena, b.form, { rows, columns, parts: second ?? {} });
       const sums = errorsOf(core, x, y, n);
       if (nonFiniteOf(sums) === 0) return { parts: {}, sums };
       const { buffer } = core.module.HEAPU8;
       const mismatched = mismatchesOf(new Float32Array(buffer, x, n), new Float32Array(buffer, y, n));
       return mismatched === 0 ? { parts: {}, sums } : { parts: {}, sums, mismatched };
     }
-    const elements = elementsIn(core, arena, task.inputs[0].form, stored);
-    if (task.kind === 'range')
-      return { parts: {}, ...observeElements(core, arena, elements.type, rows, columns, elements.source) };
+    const [{ form, parts: inputParts }] = task.inputs;
+    if (task.kind === 'encode') {
+      const codec = codecOf(task.to);
+      if (codec.recode !== undefined && codec.recodes?.(task.to) === true) {
+        const made = { roles: task.outputs.map(({ role }) => role), measures: task.measures };
+        return codec.recode(core, stored, form, made, arena);
+      }
+    }
+    // Read the elements. Without inputs, the parts of a tile follow from the ranges.
+    let [type, source] = ['F32', 0];
+    if (inputParts.length > 0) {
+      const plain = codecOf(form).elementType?.(form);
+      type = plain ?? type;
+      source = plain === undefined ? decodedFloats(arena, form, stored) : (Object.values(parts)[0] ?? 0);
+    }
+    if (task.kind === 'range') return { parts: {}, ...observeElements(arena, { type, source, rows, columns }) };
     const { to } = task;
     const codec = codecOf(to);
-    if (codec.observe === undefined) throw new Error(`${codec.id} observes no sets`);
-    const of = rows < task.rows ? { row, of: task.rows } : undefined;
-    const tile = { rows, columns, ...elements, roles: ['data'], measures: false, ranges: undefined, piece: of };
-    const { problem, ...observed } = codec.observe(core, tile, to, arena);
-    if (problem === undefined) return { parts: {}, ...observed };
-    return { parts: {}, problem: { ...problem, index: problem.index + row * columns } };
-  }
-
-  /** @param second the addresses of the task's moments, if it has them */
-  #encode(
-    task: EncodeTask,
-    { row, rows }: TilePiece,
-    stored: StoredTile,
-    second: StoredTile['parts'] | undefined,
-  ): Encoded {
-    const [core, arena] = [this.#core, this.#arena];
-    const { inputs, columns, outputs, measures, ranges, to, refuses } = task;
-    const [{ form, parts }] = inputs;
-    const codec = codecOf(to);
-    if (codec.encode === undefined) throw new Error(`${codec.id} cannot be written`);
-    const roles = outputs.map(({ role }) => role);
-    if (codec.recode !== undefined && codec.recodes?.(to) === true)
-      return codec.recode(core, stored, form, { roles, measures }, arena);
-    // Without inputs, the parts follow from the ranges.
-    const { type, source } = parts.length === 0 ? nothing : elementsIn(core, arena, form, stored);
     const piece = rows < task.rows ? { row, of: task.rows } : undefined;
+    if (task.kind === 'sets') {
+      if (codec.observe === undefined) throw new Error(`${codec.id} observes no sets`);
+      const tile = { rows, columns, type, source, roles: ['data'], measures: false, ranges: undefined, piece };
+      const { problem, ...observed } = codec.observe(core, tile, to, arena);
+      if (problem === undefined) return { parts: {}, ...observed };
+      return { parts: {}, problem: { ...problem, index: problem.index + row * columns } };
+    }
+    if (codec.encode === undefined) throw new Error(`${codec.id} cannot be written`);
+    const { outputs, measures, ranges, refuses } = task;
+    const roles = outputs.map(({ role }) => role);
     const plain = { rows, columns, type, source, roles, measures, ranges, piece };
     if (second !== undefined && !task.judges) {
       this.#factors ??= new FactorCache(core);
-      const moments = this.#factors.momentsOf(task, second);
-      return codec.encode(core, { ...plain, moments }, to, arena);
+      return codec.encode(core, { ...plain, moments: this.#factors.momentsOf(task, second) }, to, arena);
     }
     const encoded = codec.encode(core, plain, to, arena);
     if (encoded.sums === undefined || encoded.problem !== undefined) return encoded;
     if (second !== undefined) {
       // Add the errors of outputs to the sums of the tile.
       const [[role, { address }]] = Object.entries(encoded.parts) as [[Role, Bytes]];
-      const x = elementFloats(core, arena, type, rows, columns, source);
-      const y = decodedFloats(core, arena, to, { rows, columns, parts: { [role]: address } });
+      const x = elementFloats(arena, { type, source, rows, columns });
+      const y = decodedFloats(arena, to, { rows, columns, parts: { [role]: address } });
       const moments = second.heldBack ?? second.data ?? 0;
-      return { ...encoded, sums: withOutputErrors(core, arena, encoded.sums, { x, y, rows, columns, moments }) };
+      return { ...encoded, sums: withOutputErrors(arena, encoded.sums, { x, y, rows, columns, moments }) };
     }
     if (refuses === undefined || nonFiniteOf(encoded.sums) === 0) return encoded;
     // Make the first NaN of plain elements a problem, or the first infinity, too.
     const { address } = encoded.parts.data as Bytes;
-    const [label, n] = [codec.label(to), rows * columns];
-    const at = label === 'F64' ? address : elementFloats(core, arena, label, rows, columns, address);
+    const label = codec.label(to);
+    const at = label === 'F64' ? address : elementFloats(arena, { type: label, rows, columns, source: address });
     const { buffer } = core.module.HEAPU8;
     const values = label === 'F64' ? new Float64Array(buffer, at, n) : new Float32Array(buffer, at, n);
     const isRefused = (x: number) => Number.isNaN(x) || (refuses === 'nonFinite' && !Number.isFinite(x));

@@ -239,7 +239,7 @@ export class TileCutter {
       let found = this.#ranges.get(other);
       if (found === undefined) {
         const grid = codecOf(other.form).grid(other.shape, other.form);
-        const { value: cut } = codecOf(tensor.form).cuts(other.shape, tensor.form, roles, grid).next();
+        const { value: cut } = codecOf(tensor.form).cuts?.(other.shape, tensor.form, roles, grid).next() ?? {};
         if (cut?.kind !== 'range') throw new Error(`${other.name} has no range to share`);
         found = (yield {
           kind: 'question',
@@ -262,7 +262,8 @@ export class TileCutter {
     const tensor = prepare === undefined ? given : yield* prepare(given);
     const { source, form } = tensor;
     const prefersWide = source.parts.some(({ tensor: { file } }) => this.#options.files?.[file]?.isFar);
-    const cuts = codecOf(form).cuts(source.shape, form, roles, { ...gridOf(source), prefersWide });
+    const cuts = codecOf(form).cuts?.(source.shape, form, roles, { ...gridOf(source), prefersWide });
+    if (cuts === undefined) throw new Error(`tensors of ${form.codec} are only read`);
     // Cache inputs only if a later tile reads them again.
     const isReadAgain = roles.includes(tensor.parts[0]?.role as Role);
     const cached: CachedRectangle[] = [];

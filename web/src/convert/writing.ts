@@ -26,11 +26,6 @@ export interface WriteWork {
   readonly onProgress?: ((progress: Progress) => void) | undefined;
 }
 
-/** True if bytes of a plan have to pass the calling thread in the order of positions, for checksums of its files. */
-export function hasChecksums(plan: FilePlan): boolean {
-  return plan.files.some(({ segments }) => segments.some((segment) => 'md5' in segment));
-}
-
 /**
  * Writes the result of a plan, but does not finish the sinks. Returns the measures of every tensor that was read as floats, in the order
  * of the plan. The runner cannot be used again after an error.
@@ -39,7 +34,6 @@ export function hasChecksums(plan: FilePlan): boolean {
 export async function writePlan(work: WriteWork): Promise<(ErrorMeasures | undefined)[]> {
   const { plan, files, sinks, runner, signal, onProgress } = work;
   const { tensors, moments } = plan;
-  const sequential = hasChecksums(plan) || sinks.some(({ positional }) => !positional);
   announceReads(
     files,
     plan.files.flatMap(({ segments }) =>
@@ -63,6 +57,8 @@ export async function writePlan(work: WriteWork): Promise<(ErrorMeasures | undef
       else if ('tensor' in segment) hasTiles[segment.tensor] = 1;
     }
   }
+  // Bytes have to pass this thread in the order of positions, for checksums, too.
+  const sequential = checksums.size > 0 || sinks.some(({ positional }) => !positional);
   // Where each sink that takes no positions ends so far.
   const ends = sinks.map(() => 0);
   const retains = sinks.some((sink) => sink.retains);

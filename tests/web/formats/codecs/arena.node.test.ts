@@ -41,7 +41,7 @@ describe('an arena', () => {
   });
 
   it('throws an error with a code if memory is full, and is usable afterwards', async () => {
-    const { core, module, arena } = await made();
+    const { module, arena } = await made();
     for (const bytes of [2 ** 32 - 1, 2 ** 32, 2 ** 33, 2 ** 40]) {
       const text = `wasm memory has no room for ${bytes} more bytes`;
       for (const take of [() => arena.take(bytes), () => arena.start(bytes)]) {
@@ -57,10 +57,12 @@ describe('an arena', () => {
       for (let at = allocate(bytes); at !== 0; at = allocate(bytes)) taken.push(at);
     }
     const full = { code: 'OUT_OF_MEMORY', message: 'wasm memory has no room for the results of a tile' };
-    expect(() => elementFloats(core, arena, 'F16', 1024, 1024, source)).toThrow(expect.objectContaining(full));
+    expect(() => elementFloats(arena, { type: 'F16', rows: 1024, columns: 1024, source })).toThrow(
+      expect.objectContaining(full),
+    );
     for (const at of taken) module.release(at);
     arena.rewind();
-    const x = elementFloats(core, arena, 'F16', 1, 3, source);
+    const x = elementFloats(arena, { type: 'F16', rows: 1, columns: 3, source });
     expect([...module.HEAPF32.subarray(x / 4, x / 4 + 3)]).toEqual([1, 2, -3]);
   });
 });

@@ -91,7 +91,8 @@ const forms: readonly (readonly [what: string, form: Form, shapes: readonly (rea
 /** The tiles that make some parts. Ranges that are asked for are answered with [-1, 1]. */
 function tilesOf(shape: readonly number[], form: Form, roles: readonly Role[]): TileCut[] {
   const tiles: TileCut[] = [];
-  const cuts = codecOf(form).cuts(shape, form, roles);
+  const cuts = codecOf(form).cuts?.(shape, form, roles);
+  if (cuts === undefined) throw new Error(`tensors of ${form.codec} are only read`);
   for (let next = cuts.next(); !next.done; ) {
     const cut = next.value;
     if (cut.kind === 'tile') tiles.push(cut);

@@ -66,10 +66,6 @@ export const bitsAndBytes: Codec<BitsAndBytesForm> = codecInCore(BitsAndBytesRec
     return byteRuns(offset, blockBytes(form, role, first + rows * columns) - offset);
   },
 
-  cuts() {
-    throw new Error('weights of bitsandbytes are only read');
-  },
-
   checks: (_shape, { outerSize }, role) =>
     role === 'outerScale' || role === 'table' || (role === 'scale' && outerSize === 0)
       ? floatsFinite('F32', 'scale')

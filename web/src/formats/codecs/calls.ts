@@ -45,12 +45,12 @@ export function wrongMoments(): ScalepointError {
 }
 
 /** Runs a call that takes its memory from the arena. Returns its result. */
-function inArena<R>(
-  core: Core,
+export function inArena<R>(
   arena: Arena,
   type: { readonly bytes: number; read(heaps: Heaps, at: number): R },
   call: CoreCall,
 ): R {
+  const { core } = arena;
   const at = core.pushRecord(type);
   try {
     checkCall(call(arena.address, at));
@@ -65,25 +65,18 @@ export function readsElements({ ranges, roles }: Pick<Tile, 'ranges' | 'roles'>)
   return ranges === undefined || ranges.length === 0 || roles.includes('data');
 }
 
-/** A tile of elements without any parts to make. */
-type Elements = Pick<Tile, 'type' | 'rows' | 'columns' | 'source'> & Partial<Tile>;
+/** Elements in wasm memory. */
+type Elements = Pick<Tile, 'type' | 'rows' | 'columns' | 'source'>;
 
-/** Runs a call on a tile. Returns its result. @param importance weights of the squared errors, one for each column */
+/** Runs a call on a tile. Returns its result. */
 function onTile<R>(
-  core: Core,
   arena: Arena,
-  { rows, columns, type, source, roles = [], measures = false, ranges }: Elements,
-  result: Parameters<typeof inArena<R>>[2],
+  tile: Elements & Partial<Tile> & ElementChange & Pick<Form, 'importance'>,
+  result: Parameters<typeof inArena<R>>[1],
   call: TileCall,
-  {
-    add = 0,
-    negativeExp = false,
-    ternary = 0,
-    factor = 1,
-    rowFactors,
-    importance,
-  }: ElementChange & Pick<Form, 'importance'> = {},
 ): R {
+  const { rows, columns, type, source, roles = [], measures = false, ranges } = tile;
+  const { add = 0, negativeExp = false, ternary = 0, factor = 1, rowFactors, importance } = tile;
   let wanted = 0;
   for (const role of roles) {
     const number = (RoleId as Readonly<Record<string, number | undefined>>)[role];
@@ -106,9 +99,7 @@ function onTile<R>(
     ranges: ranges === undefined ? 0 : arena.place(ranges),
     importance: importance === undefined ? 0 : arena.place(importance),
   };
-  return core.withRecord(TileRecord, record, (tile) =>
-    inArena(core, arena, result, (...addresses) => call(tile, ...addresses)),
-  );
+  return arena.core.withRecord(TileRecord, record, (at) => inArena(arena, result, (...rest) => call(at, ...rest)));
 }
 
 const problemKinds = {
@@ -124,7 +115,7 @@ function tileProblem({ kind, index, value }: ProblemRecord): { problem?: Problem
 }
 
 /** The parts that a call made. */
-function encodedParts(
+export function encodedParts(
   { roles, measures }: Pick<Tile, 'roles' | 'measures'>,
   { problem, sums, ...bytes }: EncodedRecord,
 ): Encoded {
@@ -137,20 +128,15 @@ function encodedParts(
   return measures ? { parts, sums: Object.values(sums) } : { parts };
 }
 
-/** Encodes a tile with a call. @param form gives the importance of columns */
+/** Encodes a tile with a call. @param form gives the importance of columns, the weights of their squared errors */
 export function encodeTile(
-  core: Core,
+  arena: Arena,
   tile: Tile,
   { importance }: Pick<Form, 'importance'>,
-  arena: Arena,
   call: TileCall,
 ): Encoded {
-  return encodedParts(tile, onTile(core, arena, tile, EncodedRecord, call, { importance }));
-}
-
-/** The codes of a stored tile in another form, made by a call. */
-export function recodeTile(core: Core, tile: Pick<Tile, 'roles' | 'measures'>, arena: Arena, call: CoreCall): Encoded {
-  return encodedParts(tile, inArena(core, arena, EncodedRecord, call));
+  const weighed = importance === undefined ? tile : { ...tile, importance };
+  return encodedParts(tile, onTile(arena, weighed, EncodedRecord, call));
 }
 
 // --------------------------------------------------------------------------------------------------------- codecs by their calls
@@ -189,9 +175,9 @@ export function codecInCore<F extends Form, T>(type: RecordType<T>, table: Codec
         const { columns, piece, moments } = tile;
         return core.withRecord(type, record(form, { columns, piece, isStored: false }), (codes) => {
           if (moments === undefined || feedback === undefined)
-            return encodeTile(core, tile, form, arena, (at, ...rest) => core.models[encode](at, codes, ...rest));
+            return encodeTile(arena, tile, form, (at, ...rest) => core.models[encode](at, codes, ...rest));
           return core.withRecord(MomentsRecord, moments, (fed) =>
-            encodeTile(core, tile, form, arena, (at, ...rest) => {
+            encodeTile(arena, tile, form, (at, ...rest) => {
               const status = core.models[feedback](at, codes, fed, ...rest);
               if (status === StatusId.nonFinite) throw wrongMoments();
               return status;
@@ -204,7 +190,7 @@ export function codecInCore<F extends Form, T>(type: RecordType<T>, table: Codec
       observe(core, tile, form, arena) {
         const { rows, columns, piece } = tile;
         return core.withRecord(type, record(form, { columns, piece, isStored: false }), (codes) => {
-          const { ranges, count, problem } = onTile(core, arena, tile, ObservedSetsRecord, (at, ...rest) =>
+          const { ranges, count, problem } = onTile(arena, tile, ObservedSetsRecord, (at, ...rest) =>
             core.models[observe](at, codes, ...rest),
           );
           // For a tile in pieces, the last piece has the result.
@@ -225,7 +211,7 @@ export function codecInCore<F extends Form, T>(type: RecordType<T>, table: Codec
         });
         return core.withRecord(type, record(form, { columns: tile.columns, isStored: true }), (codes) =>
           core.withRecord(StoredRecord, stored, (at) =>
-            inArena(core, arena, DecodedTileRecord, (...rest) => core.models[decode](at, codes, ...rest)),
+            inArena(arena, DecodedTileRecord, (...rest) => core.models[decode](at, codes, ...rest)),
           ),
         ).x;
       },
@@ -255,17 +241,8 @@ export function storedRecord({ rows, columns, parts }: StoredTile, size: (role: 
 // ---------------------------------------------------------------------------------------------------------------------- elements
 
 /** Converts elements to floats, in place if they are float32 without a change. Returns their address. */
-export function elementFloats(
-  core: Core,
-  arena: Arena,
-  type: string,
-  rows: number,
-  columns: number,
-  source: number,
-  change?: ElementChange,
-): number {
-  const tile = { type, rows, columns, source };
-  return onTile(core, arena, tile, DecodedTileRecord, (...call) => core.models.decodeElements(...call), change).x;
+export function elementFloats(arena: Arena, elements: Elements & ElementChange): number {
+  return onTile(arena, elements, DecodedTileRecord, (...call) => arena.core.models.decodeElements(...call)).x;
 }
 
 /**
@@ -273,23 +250,23 @@ export function elementFloats(
  * @param call `sumMagnitudesOfTile` gives two floats in place of the range, whose sum is that of all magnitudes
  */
 export function observeElements(
-  core: Core,
   arena: Arena,
-  type: string,
-  rows: number,
-  columns: number,
-  source: number,
+  elements: Elements,
   call: 'observeTile' | 'sumMagnitudesOfTile' = 'observeTile',
 ): { readonly range: ValueRange; readonly problem?: Problem } {
-  const tile = { type, rows, columns, source };
-  const { range, problem } = onTile(core, arena, tile, ObservedTileRecord, (...rest) => core.models[call](...rest));
+  const observe: TileCall = (...rest) => arena.core.models[call](...rest);
+  const { range, problem } = onTile(arena, elements, ObservedTileRecord, observe);
   return { range: [range.min, range.max], ...tileProblem(problem) };
 }
 
 /** Copies rows of `bytes` bytes to their places in heads of `head` rows: see `headRows` of a form. Returns the address of the copy. */
-export function movedRows(core: Core, arena: Arena, from: number, rows: number, bytes: number, head: number): number {
+export function movedRows(
+  arena: Arena,
+  from: number,
+  { rows, bytes, head }: Readonly<Record<'rows' | 'bytes' | 'head', number>>,
+): number {
   const to = arena.take(rows * bytes);
-  const { HEAPU8 } = core.module;
+  const { HEAPU8 } = arena.core.module;
   for (let row = 0; row < rows; row++) {
     const i = row % head;
     const at = from + (row - i + (i % 2) * (head / 2) + (i >> 1)) * bytes;
@@ -300,13 +277,12 @@ export function movedRows(core: Core, arena: Arena, from: number, rows: number, 
 
 /** Sums with the errors of the outputs of a matrix: rows at y against those at x, by the second moments of their inputs. */
 export function withOutputErrors(
-  core: Core,
   arena: Arena,
   sums: Sums,
   { x, y, rows, columns, moments }: Record<'x' | 'y' | 'rows' | 'columns' | 'moments', number>,
 ): Sums {
-  const found = inArena(core, arena, ErrorSumsRecord, (...addresses) =>
-    core.models.sumOutputErrors(x, y, rows, columns, moments, ...addresses),
+  const found = inArena(arena, ErrorSumsRecord, (...addresses) =>
+    arena.core.models.sumOutputErrors(x, y, rows, columns, moments, ...addresses),
   );
   const all = [...sums];
   addSums(all, Object.values(found));

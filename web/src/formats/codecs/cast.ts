@@ -6,12 +6,10 @@ import type { Codec, Form } from './codec.js';
 import {
   bytesOfElements,
   changesElements,
-  cutAlong,
-  cutWeighted,
+  cutsAlong,
   type ElementChange,
   elementPart,
   elementRuns,
-  elementsOf,
 } from './elements.js';
 
 /** Float types that tensors are cast to. */
@@ -35,18 +33,18 @@ export interface CastForm extends Form, ElementChange {
   readonly saturate?: boolean;
 }
 
+/** Elements can be cut anywhere. */
+const anywhere = () => ({ rows: undefined, rowUnit: 1, columnUnit: 1 });
+
 export const cast: Codec<CastForm> = {
   ...codecInCore(CastRecord, {
     id: 'cast',
     isPlain: true,
     label: ({ to }) => to,
     parts: (shape, { to }) => [elementPart('data', '', to, shape)],
-    grid: () => ({ rows: undefined, rowUnit: 1, columnUnit: 1 }),
+    grid: anywhere,
     runs: (_shape, { to }, _role, rectangle) => elementRuns((n) => bytesOfElements(to, n), rectangle),
-    cuts: (shape, form, roles, source) =>
-      form.importance === undefined
-        ? cutAlong([source], elementsOf(shape), roles)
-        : cutWeighted(shape, form.importance, form, roles, source),
+    cuts: cutsAlong(anywhere),
     // Elements that change cannot be used as they are stored.
     elementType: (form) => (changesElements(form) ? undefined : form.to),
     checks: (_shape, { to }) => floatsFinite(to, 'element'),
@@ -56,12 +54,14 @@ export const cast: Codec<CastForm> = {
   }),
 
   // Each tile of a SetsCut is a set, and its pair of numbers the sum of its magnitudes.
-  observe(core, { type, rows, columns, source }, _form, arena) {
-    const { range, ...problem } = observeElements(core, arena, type, rows, columns, source, 'sumMagnitudesOfTile');
+  observe(_core, tile, _form, arena) {
+    const { type, rows, columns, source } = tile;
+    const { range, ...problem } = observeElements(arena, { type, rows, columns, source }, 'sumMagnitudesOfTile');
     return { sets: Float32Array.from(range), ...problem };
   },
 
-  decode(core, { rows, columns, parts }, form, arena) {
-    return elementFloats(core, arena, form.to, rows, columns, parts.data as number, form);
+  decode(_core, { rows, columns, parts }, { to, add, negativeExp, ternary, factor, rowFactors }, arena) {
+    const elements = { type: to, rows, columns, source: Number(parts.data) };
+    return elementFloats(arena, { ...elements, add, negativeExp, ternary, factor, rowFactors });
   },
 };

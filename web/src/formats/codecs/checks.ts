@@ -37,13 +37,13 @@ const exponents: Readonly<Record<string, Pick<BitCheck, 'unit' | 'mask'> & { rea
 const nonFinite = { one: 'is NaN or infinite', many: 'are NaN or infinite' } as const;
 const notFinite = { kind: 'notFinite', wrong: 'all' } as const;
 
-/** The check of floats that fill a part. Empty for other types. */
-export function floatsFinite(type: string, what: 'element' | 'scale'): BitCheck[] {
+/** The check of floats that fill a part. Empty for other types. @param isProblem true where no quantizer writes NaN */
+export function floatsFinite(type: string, what: 'element' | 'scale', isProblem = what === 'scale'): BitCheck[] {
   const float = Object.hasOwn(exponents, type) ? exponents[type] : undefined;
   if (float === undefined) return [];
   const { bytes, unit, mask } = float;
   const texts = { one: `${what} ${nonFinite.one}`, many: `${what}s ${nonFinite.many}` };
-  return [{ ...notFinite, unit, mask, at: bytes - unit, stride: bytes, isProblem: what === 'scale', ...texts }];
+  return [{ ...notFinite, unit, mask, at: bytes - unit, stride: bytes, isProblem, ...texts }];
 }
 
 /** The check of a float in each block. @param stride size of a block in bytes */

@@ -240,9 +240,10 @@ export interface Codec<F extends Form = Form> {
   /**
    * Cuts a tensor into tiles that make the parts of some roles. The result depends on the arguments alone, so that the error sums of a
    * source are always equal.
+   * Undefined if tensors of this form are only read.
    * @param source where the stored tensor can be cut
    */
-  cuts(shape: readonly number[], form: F, roles: readonly Role[], source?: Grid): Cuts;
+  cuts?(shape: readonly number[], form: F, roles: readonly Role[], source?: Grid): Cuts;
   /** Floats to the bytes of parts. Undefined if tensors of this form are only read. */
   encode?(core: Core, tile: Tile, form: F, arena: Arena): Encoded;
   /** True if tiles of a form take over the codes of their source by `recode`, without rounding them again. */
@@ -285,20 +286,20 @@ export const columnTileElements = 4 * tileElements;
  * core takes from it, too. Addresses stay the same until the next `start`, but wasm memory may grow with each piece, and then has new views.
  */
 export class Arena {
-  readonly #core: Core;
+  readonly core: Core;
   /** The address that calls of the core take. */
   readonly address: number;
 
   /** @throws ScalepointError `OUT_OF_MEMORY` */
   constructor(core: Core) {
-    this.#core = core;
+    this.core = core;
     this.address = core.models.makeArena();
     if (this.address === 0) throw outOfMemory('an arena');
   }
 
   /** Bytes that it occupies. */
   get capacity(): number {
-    return this.#core.models.arenaCapacity(this.address);
+    return this.core.models.arenaCapacity(this.address);
   }
 
   /**
@@ -306,14 +307,14 @@ export class Arena {
    * @throws ScalepointError `OUT_OF_MEMORY`
    */
   start(bytes: number): number {
-    const address = this.#core.models.startInArena(this.address, bytes);
+    const address = this.core.models.startInArena(this.address, bytes);
     if (address === 0 && bytes > 0) throw outOfMemory(`${bytes} more bytes`);
     return address;
   }
 
   /** The address of the next piece, a multiple of 16; 0 for a piece of 0 bytes. @throws ScalepointError `OUT_OF_MEMORY` */
   take(bytes: number): number {
-    const address = this.#core.models.takeFromArena(this.address, bytes);
+    const address = this.core.models.takeFromArena(this.address, bytes);
     if (address === 0 && bytes > 0) throw outOfMemory(`${bytes} more bytes`);
     return address;
   }
@@ -321,7 +322,7 @@ export class Arena {
   /** Copies floats into the next piece. Returns its address. @throws ScalepointError `OUT_OF_MEMORY` */
   place(values: Float32Array): number {
     const at = this.take(4 * values.length);
-    this.#core.module.HEAPF32.set(values, at / 4);
+    this.core.module.HEAPF32.set(values, at / 4);
     return at;
   }
 
@@ -330,11 +331,11 @@ export class Arena {
    * contents as before.
    */
   rewind(): void {
-    this.#core.models.rewindArena(this.address);
+    this.core.models.rewindArena(this.address);
   }
 
   /** Returns the memory. The arena can be used further. */
   release(): void {
-    this.#core.models.releaseArena(this.address);
+    this.core.models.releaseArena(this.address);
   }
 }

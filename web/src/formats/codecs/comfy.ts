@@ -10,8 +10,8 @@
 import { ComfyKindId, ComfyRecord } from '../../core/door.js';
 import { codecInCore } from './calls.js';
 import { floatsFinite } from './checks.js';
-import type { Codec, Form, Grid, Rectangle, TileCut, ValueRange } from './codec.js';
-import { byteRuns, cutAlong, cutOutputs, elementPart, elementRuns, elementsOf } from './elements.js';
+import type { Codec, Form, Grid, TileCut } from './codec.js';
+import { byteRuns, cutAlong, cutByRange, cutOutputs, elementPart, elementRuns, elementsOf } from './elements.js';
 
 /** Names that ComfyUI has for its formats. */
 export type ComfyFormat = 'float8_e4m3fn' | 'float8_e5m2' | 'int8_tensorwise' | 'mxfp8' | 'nvfp4';
@@ -142,15 +142,8 @@ export const comfy: Codec<ComfyForm> = codecInCore(ComfyRecord, {
       yield* tiles;
       return;
     }
-    // The scale of the tensor needs its range.
-    const rectangles = tiles.map(({ rectangle }) => rectangle) as [Rectangle];
-    const ranges = Float32Array.from((yield { kind: 'range', rectangles }) as ValueRange);
-    const single = hasSingleScale(form) ? 'scale' : 'globalScale';
-    const others = roles.filter((role) => role !== single);
-    if (others.length < roles.length)
-      yield { kind: 'tile', rectangle: rectangles[0], roles: [single], ranges, reads: false };
-    if (others.length === 0) return;
-    for (const rectangle of rectangles) yield { kind: 'tile', rectangle, roles: others, ranges };
+    const rectangles = tiles.map(({ rectangle }) => rectangle);
+    yield* cutByRange(rectangles, roles, hasSingleScale(form) ? 'scale' : 'globalScale');
   },
 
   tileIn(tile, form) {
@@ -171,7 +164,7 @@ export const comfy: Codec<ComfyForm> = codecInCore(ComfyRecord, {
 
   checks(_shape, { format }, role) {
     const { data, scale, group } = table[format];
-    if (role === 'data') return floatsFinite(data, 'element').map((check) => ({ ...check, isProblem: true }));
+    if (role === 'data') return floatsFinite(data, 'element', true);
     if (role === 'globalScale') return floatsFinite('F32', 'scale');
     return floatsFinite(group === 32 ? 'F8_E8M0' : scale, 'scale');
   },

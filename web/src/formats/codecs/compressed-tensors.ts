@@ -76,12 +76,18 @@ export function spareBits(n: number, packing: Packing): number {
   return used === 0 ? 0 : (~0 << used) >>> 0;
 }
 
-/**
- * Unpacks the signed codes of `lines` sequences of `length`, one sequence after the other.
- * @param step words from one of a sequence to the next
- * @param stride words from one sequence to the next
- */
-function unpacked(bytes: Uint8Array, packing: Packing, lines: number, length: number, step: number, stride: number) {
+/** Sequences of codes in words. */
+interface PackedLines {
+  readonly lines: number;
+  /** Codes of each. */
+  readonly length: number;
+  /** Words from one of a sequence to the next, and from one sequence to the next. */
+  readonly step: number;
+  readonly stride: number;
+}
+
+/** Unpacks signed codes, one sequence after the other. */
+function unpacked(bytes: Uint8Array, packing: Packing, { lines, length, step, stride }: PackedLines) {
   const { bits } = packing;
   const codes = new Int8Array(lines * length);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -235,8 +241,7 @@ export const compressedTensors: Codec<CompressedForm> = codecInCore(CompressedTe
     const columns = elementsOf(inner);
     if (role === 'scale') return floatsFinite(scale, 'scale');
     if (role === 'group') return [];
-    // No quantizer writes NaN codes.
-    if (type === 'float') return floatsFinite('F8_E4M3', 'element').map((check) => ({ ...check, isProblem: true }));
+    if (type === 'float') return floatsFinite('F8_E4M3', 'element', true);
     if (!packed || rows * columns === 0) return [];
     const texts = { one: 'word has bits behind its last code', many: 'words have bits behind their last code' };
     const words = { kind: 'spareBits', unit: 4, wrong: 'any', isProblem: true, ...texts } as const;
@@ -284,7 +289,7 @@ export const compressedTensors: Codec<CompressedForm> = codecInCore(CompressedTe
     const zeroPoints = new Int32Array(scale.length);
     if (!symmetric && packed) {
       // A word holds those of neighboring rows.
-      const codes = unpacked(zeroPoint, form, groups, rows, groups, 1);
+      const codes = unpacked(zeroPoint, form, { lines: groups, length: rows, step: groups, stride: 1 });
       for (const [i, code] of codes.entries()) zeroPoints[(i % rows) * groups + Math.floor(i / rows)] = code;
     } else if (!symmetric) zeroPoints.set(new Int8Array(zeroPoint.slice().buffer));
     return {
@@ -294,7 +299,7 @@ export const compressedTensors: Codec<CompressedForm> = codecInCore(CompressedTe
       granularity:
         groupSize === undefined ? { kind: 'per-channel', axis: 0 } : { kind: 'per-group', groupSize, axis: 1 },
       data: packed
-        ? unpacked(data, form, rows, columns, 1, wordsOf(columns, form))
+        ? unpacked(data, form, { lines: rows, length: columns, step: 1, stride: wordsOf(columns, form) })
         : new Int8Array(data.slice().buffer),
       scale,
       zeroPoint: zeroPoints,

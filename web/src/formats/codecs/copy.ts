@@ -35,6 +35,6 @@ export const copyCodec: Codec<CopyForm> = {
     const unit = counted[form.dtype];
     const parts = { data: { address: tile.source, bytes: tile.rows * tile.columns * (unit ?? 1) } };
     if (!tile.measures || unit === undefined) return { parts };
-    return { ...encodeTile(core, tile, {}, arena, (...call) => core.models.encodeCopy(...call)), parts };
+    return { ...encodeTile(arena, tile, {}, (...call) => core.models.encodeCopy(...call)), parts };
   },
 };

@@ -12,6 +12,7 @@ import {
   type Rectangle,
   type Role,
   tileElements,
+  type ValueRange,
 } from './codec.js';
 
 /** Bytes of one element of floats and integers. Floats of 8 bits, and unsigned integers, are not ggml's. */
@@ -174,7 +175,7 @@ export function matrixImportance(
  * Tiles of whole rows, each with the importance of its matrix alone, so that workers receive only the numbers that they need. Dimensions
  * before that of the matrices share the importance.
  */
-export function* cutWeighted(
+function* cutWeighted(
   shape: readonly number[],
   importance: Float32Array<ArrayBuffer>,
   form: Form,
@@ -198,6 +199,33 @@ export function* cutWeighted(
       yield { kind: 'tile', rectangle, roles, form: own };
     }
   }
+}
+
+/** The grid of a tensor as one matrix of rows that can be cut behind each group of columns. */
+export function rowGrid(shape: readonly number[], columnUnit: number): Grid {
+  return { rows: elementsOf(shape.slice(0, -1)), rowUnit: 1, columnUnit };
+}
+
+/** Makes the cuts of a codec from its grid: tiles at which the source can be cut, too, of whole rows where columns have importance. */
+export function cutsAlong<F extends Form>(gridOf: (shape: readonly number[], form: F) => Grid) {
+  return (shape: readonly number[], form: F, roles: readonly Role[], source?: Grid): Cuts =>
+    form.importance === undefined
+      ? cutAlong([gridOf(shape, form), source], elementsOf(shape), roles)
+      : cutWeighted(shape, form.importance, form, roles, source);
+}
+
+/**
+ * Tiles of a matrix with a number for all of it, as the only element of the part `single`. It follows from the range of the matrix, the other
+ * parts from the range and their elements.
+ */
+export function* cutByRange(rectangles: readonly Rectangle[], roles: readonly Role[], single: Role, form?: Form): Cuts {
+  const ranges = Float32Array.from((yield { kind: 'range', rectangles }) as ValueRange);
+  const own = form === undefined ? { ranges } : { ranges, form };
+  const others = roles.filter((role) => role !== single);
+  const [first] = rectangles as [Rectangle];
+  if (others.length < roles.length) yield { kind: 'tile', rectangle: first, roles: [single], reads: false, ...own };
+  if (others.length === 0) return;
+  for (const rectangle of rectangles) yield { kind: 'tile', rectangle, roles: others, ...own };
 }
 
 /**

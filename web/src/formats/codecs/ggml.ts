@@ -3,8 +3,8 @@ import { type BlockType, blockFacts, blockTypeInfo } from '../../core/blocks.js'
 import { BlockSearchId, FeedbackGroupsRecord, GgmlRecord, ScaleFormId } from '../../core/door.js';
 import { codecInCore, elementFloats } from './calls.js';
 import { blockFinite } from './checks.js';
-import type { Codec, Form } from './codec.js';
-import { bytesOfElements, cutAlong, cutWeighted, elementPart, elementRuns, elementsOf } from './elements.js';
+import type { Codec, Form, Grid } from './codec.js';
+import { bytesOfElements, cutsAlong, elementPart, elementRuns } from './elements.js';
 
 export interface GgmlForm extends Form {
   readonly codec: 'ggml';
@@ -13,19 +13,22 @@ export interface GgmlForm extends Form {
   readonly best?: boolean;
 }
 
+const blockGrid = (_shape: readonly number[], { to }: GgmlForm): Grid => ({
+  rows: undefined,
+  rowUnit: 1,
+  columnUnit: blockTypeInfo(to).elements,
+});
+
 export const ggml: Codec<GgmlForm> = {
   ...codecInCore(GgmlRecord, {
     id: 'ggml',
     label: ({ to }) => to,
     parts: (shape, { to }) => [elementPart('data', '', to, shape)],
-    grid: (_shape, { to }) => ({ rows: undefined, rowUnit: 1, columnUnit: blockTypeInfo(to).elements }),
+    grid: blockGrid,
     runs: (_shape, { to }, _role, rectangle) => elementRuns((n) => bytesOfElements(to, n), rectangle),
 
     // Codes of other layouts are cut at their rows and groups.
-    cuts: (shape, form, roles, source) =>
-      form.importance === undefined
-        ? cutAlong([source, ggml.grid(shape, form)], elementsOf(shape), roles)
-        : cutWeighted(shape, form.importance, form, roles, source),
+    cuts: cutsAlong(blockGrid),
 
     record: ({ to, best = false }: GgmlForm) => ({
       to: blockTypeInfo(to).id,
@@ -59,7 +62,6 @@ export const ggml: Codec<GgmlForm> = {
 
   codes: (shape, { to }, { data }) => data && { kind: 'blocks', type: to, shape, data },
 
-  decode(core, { rows, columns, parts }, { to }, arena) {
-    return elementFloats(core, arena, to, rows, columns, parts.data as number);
-  },
+  decode: (_core, { rows, columns, parts }, { to }, arena) =>
+    elementFloats(arena, { type: to, rows, columns, source: Number(parts.data) }),
 };

@@ -117,9 +117,6 @@ export function lowRankCodec(codecOf: (form: Form) => Codec): Codec<LowRankForm>
       if (found !== undefined) return adapterRuns(found.pair, found.matrix, rectangle, form);
       return codecOf(form.base).runs([form.rows, form.columns], form.base, role, rectangle);
     },
-    cuts() {
-      throw new Error('scalepoint: weights with adapters are only read');
-    },
 
     decode(core, stored, form, arena) {
       const tile = { row: 0, rows: stored.rows, column: 0, columns: stored.columns, width: stored.columns };

@@ -18,8 +18,8 @@ import {
 } from '../../core/door.js';
 import { codecInCore } from './calls.js';
 import { floatsFinite } from './checks.js';
-import { type Codec, type Form, type Grid, type Role, tileElements, type ValueRange } from './codec.js';
-import { byteRuns, elementPart, elementRuns, elementsOf, rectanglesOf } from './elements.js';
+import { type Codec, type Form, type Role, tileElements } from './codec.js';
+import { byteRuns, cutByRange, elementPart, elementRuns, elementsOf, rectanglesOf, rowGrid } from './elements.js';
 
 /** Kinds of microscaled floats. */
 export type MicroscaledKind = 'nvfp4' | 'mxfp4' | 'mxfp8';
@@ -83,12 +83,8 @@ export function microscaledBytes(role: Role, elements: number, { kind }: Microsc
   return role === 'data' ? (elements * bits) / 8 : role === 'scale' ? elements / block : 4;
 }
 
-const blockGrid = (shape: readonly number[], { kind }: MicroscaledForm): Grid => ({
-  // gpt-oss has matrices of several experts in one weight.
-  rows: elementsOf(shape.slice(0, -1)),
-  rowUnit: 1,
-  columnUnit: kinds[kind].block,
-});
+/** A weight of gpt-oss has the matrices of several experts. */
+const blockGrid = (shape: readonly number[], { kind }: MicroscaledForm) => rowGrid(shape, kinds[kind].block);
 
 export const microscaled: Codec<MicroscaledForm> = codecInCore(MicroscaledRecord, {
   id: 'microscaled',
@@ -125,20 +121,8 @@ export const microscaled: Codec<MicroscaledForm> = codecInCore(MicroscaledRecord
     const elements = elementsOf(shape);
     if (elements === 0) return;
     const rectangles = [...rectanglesOf(elements, [blockGrid(shape, form), ...(source === undefined ? [] : [source])])];
-    if (!hasGlobal(form)) {
-      for (const rectangle of rectangles) yield { kind: 'tile', rectangle, roles };
-      return;
-    }
-    // The scale of the matrix follows from its largest magnitude.
-    const ranges = Float32Array.from((yield { kind: 'range', rectangles }) as ValueRange);
-    const others = roles.filter((role) => role !== 'globalScale');
-    if (others.length < roles.length) {
-      const width = shape.at(-1) ?? 1;
-      const rectangle = { row: 0, rows: shape[0] as number, column: 0, columns: width, width };
-      yield { kind: 'tile', rectangle, roles: ['globalScale'], ranges, reads: false };
-    }
-    if (others.length === 0) return;
-    for (const rectangle of rectangles) yield { kind: 'tile', rectangle, roles: others, ranges };
+    if (hasGlobal(form)) yield* cutByRange(rectangles, roles, 'globalScale');
+    else for (const rectangle of rectangles) yield { kind: 'tile', rectangle, roles };
   },
 
   overflow: () => ', too large for the scale',
@@ -147,8 +131,7 @@ export const microscaled: Codec<MicroscaledForm> = codecInCore(MicroscaledRecord
     if (role === 'globalScale') return floatsFinite('F32', 'scale');
     if (role === 'scale') return floatsFinite(kinds[kind].scale === 'U8' ? 'F8_E8M0' : 'F8_E4M3', 'scale');
     if (kinds[kind].bits === 4) return [];
-    // No quantizer writes NaN codes.
-    return floatsFinite('F8_E4M3', 'element').map((check) => ({ ...check, isProblem: true }));
+    return floatsFinite('F8_E4M3', 'element', true);
   },
 
   // Scales need the elements, as codes do. Without elements, a tile needs no memory for its columns.

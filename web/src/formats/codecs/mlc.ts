@@ -8,7 +8,7 @@ import { ElementTypeId, MlcRecord } from '../../core/door.js';
 import { codecInCore } from './calls.js';
 import { floatsFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
-import { cutAlong, elementPart, elementRuns, elementsOf } from './elements.js';
+import { cutsAlong, elementPart, elementRuns, rowGrid } from './elements.js';
 
 /** Neighbors in a row that share a scale. */
 export const mlcGroup = 32;
@@ -24,11 +24,7 @@ export interface MlcForm extends Form {
 /** The type in which scales are stored. It has two bytes. */
 const scaleType = ({ floats }: MlcForm) => (floats === 'F16' ? 'F16' : 'BF16');
 
-const codeGrid = (shape: readonly number[]) => ({
-  rows: elementsOf(shape.slice(0, -1)),
-  rowUnit: 1,
-  columnUnit: mlcGroup,
-});
+const codeGrid = (shape: readonly number[]) => rowGrid(shape, mlcGroup);
 
 export const mlcCodec: Codec<MlcForm> = codecInCore(MlcRecord, {
   id: 'mlc',
@@ -45,7 +41,7 @@ export const mlcCodec: Codec<MlcForm> = codecInCore(MlcRecord, {
   grid: codeGrid,
   runs: (_shape, _form, role, rectangle) =>
     elementRuns((n) => (role === 'data' ? n / 2 : (n / mlcGroup) * 2), rectangle),
-  cuts: (shape, _form, roles, source) => cutAlong([codeGrid(shape), source], elementsOf(shape), roles),
+  cuts: cutsAlong(codeGrid),
   checks: (_shape, form, role) => (role === 'data' ? [] : floatsFinite(scaleType(form), 'scale')),
   overflow: ({ floats }) => `, too large for ${floats}`,
   record: ({ floats, search }: MlcForm) => ({ floats: ElementTypeId[floats], search: search !== undefined }),

@@ -10,7 +10,7 @@ import { codecInCore } from './calls.js';
 import type { CastType } from './cast.js';
 import { floatsFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
-import { bytesOfElements, cutAlong, cutWeighted, elementPart, elementRuns, elementsOf } from './elements.js';
+import { bytesOfElements, cutsAlong, elementPart, elementRuns, rowGrid } from './elements.js';
 
 /** Bits of MLX's codes. */
 export type MlxWidth = 2 | 3 | 4 | 5 | 6 | 8;
@@ -31,11 +31,7 @@ export interface MlxForm extends Form {
   readonly search?: 'best' | undefined;
 }
 
-const groupGrid = (shape: readonly number[], { groupSize }: MlxForm) => ({
-  rows: elementsOf(shape.slice(0, -1)),
-  rowUnit: 1,
-  columnUnit: groupSize,
-});
+const groupGrid = (shape: readonly number[], { groupSize }: MlxForm) => rowGrid(shape, groupSize);
 
 export const mlx: Codec<MlxForm> = codecInCore(MlxRecord, {
   id: 'mlx',
@@ -53,10 +49,7 @@ export const mlx: Codec<MlxForm> = codecInCore(MlxRecord, {
   grid: groupGrid,
   runs: (_shape, { bits, groupSize, scale }, role, rectangle) =>
     elementRuns((n) => (role === 'data' ? (n * bits) / 8 : bytesOfElements(scale, n / groupSize)), rectangle),
-  cuts: (shape, form, roles, source) =>
-    form.importance === undefined
-      ? cutAlong([groupGrid(shape, form), source], elementsOf(shape), roles)
-      : cutWeighted(shape, form.importance, form, roles, source),
+  cuts: cutsAlong(groupGrid),
   checks: (_shape, { scale }, role) => (role === 'data' ? [] : floatsFinite(scale, 'scale')),
   overflow: ({ scale }) => `, too large for a scale or a bias of ${scale}`,
 

@@ -6,12 +6,21 @@
  *   X.scale    a float32 for each matrix, by which the scales are multiplied
  * The arithmetic is in cpp/codecs/nvfp4_blocks.cpp.
  */
-import { MicroscaledRecord, Nvfp4BlocksRecord, StoredRecord } from '../../core/door.js';
+import { EncodedRecord, MicroscaledRecord, Nvfp4BlocksRecord, StoredRecord } from '../../core/door.js';
 import { listedTypes } from '../../core/listed-types.js';
-import { codecInCore, movedRows, recodeTile, storedRecord } from './calls.js';
+import { codecInCore, encodedParts, inArena, movedRows, storedRecord } from './calls.js';
 import { floatsFinite } from './checks.js';
-import type { Codec, Form, Grid, Rectangle, ValueRange } from './codec.js';
-import { byteRuns, elementPart, elementRuns, elementsOf, matrixImportance, rectanglesOf } from './elements.js';
+import type { Codec, Form, Grid, Rectangle } from './codec.js';
+import {
+  byteRuns,
+  cutByRange,
+  elementPart,
+  elementRuns,
+  elementsOf,
+  matrixImportance,
+  rectanglesOf,
+  rowGrid,
+} from './elements.js';
 import { type MicroscaledForm, microscaledBytes, microscaledRecord } from './microscaled.js';
 
 /** Importance only takes part in the search. */
@@ -33,9 +42,7 @@ function matricesOf(shape: readonly number[]): { readonly rows: number; readonly
 }
 
 const matrixGrid = (shape: readonly number[]): Grid => ({
-  rows: elementsOf(shape.slice(0, -1)),
-  rowUnit: 1,
-  columnUnit: facts.elements,
+  ...rowGrid(shape, facts.elements),
   matrixRows: matricesOf(shape).rows,
 });
 
@@ -77,11 +84,7 @@ export const nvfp4Blocks: Codec<Nvfp4BlocksForm> = codecInCore(Nvfp4BlocksRecord
         }
         continue;
       }
-      // The scale of the matrix follows from its largest magnitude.
-      const ranges = Float32Array.from((yield { kind: 'range', rectangles: within }) as ValueRange);
-      if (isSingle) yield { kind: 'tile', rectangle: first, roles: ['globalScale'], ranges, form: own, reads: false };
-      if (data.length === 0) continue;
-      for (const rectangle of within) yield { kind: 'tile', rectangle, roles: data, ranges, form: own };
+      yield* cutByRange(within, roles, 'globalScale', own);
     }
   },
 
@@ -98,14 +101,15 @@ export const nvfp4Blocks: Codec<Nvfp4BlocksForm> = codecInCore(Nvfp4BlocksRecord
     const form = from as MicroscaledForm;
     const { rows, columns } = tile;
     const stored = storedRecord(tile, (role) => microscaledBytes(role, rows * columns, form));
-    const encoded = core.withRecord(MicroscaledRecord, microscaledRecord(form), (codes) =>
+    const record = core.withRecord(MicroscaledRecord, microscaledRecord(form), (codes) =>
       core.withRecord(StoredRecord, stored, (at) =>
-        recodeTile(core, made, arena, (...rest) => core.models.recodeNvfp4Blocks(at, codes, made.measures, ...rest)),
+        inArena(arena, EncodedRecord, (...rest) => core.models.recodeNvfp4Blocks(at, codes, made.measures, ...rest)),
       ),
     );
+    const encoded = encodedParts(made, record);
     const { data } = encoded.parts;
     if (form.headRows === undefined || data === undefined) return encoded;
-    const address = movedRows(core, arena, data.address, rows, blockBytesOf(columns), form.headRows);
+    const address = movedRows(arena, data.address, { rows, bytes: blockBytesOf(columns), head: form.headRows });
     return { ...encoded, parts: { ...encoded.parts, data: { ...data, address } } };
   },
 });

@@ -54,14 +54,8 @@ export const scaledElements: Codec<ScaledForm> = codecInCore(ScaledElementsRecor
     return byteRuns((first + left) * size, across * size, down, perRow * size);
   },
 
-  cuts() {
-    throw new Error('scalepoint: elements with scales are only read');
-  },
-
   checks: (_shape, { scale, type }, role) =>
-    role === 'scale'
-      ? floatsFinite(scale, 'scale')
-      : floatsFinite(type, 'element').map((c) => ({ ...c, isProblem: true })),
+    role === 'scale' ? floatsFinite(scale, 'scale') : floatsFinite(type, 'element', true),
 
   record: ({ type, scale, blockRows = 0, blockColumns = 0, hasZeroPoint = false }: ScaledForm) => ({
     type: ScaledTypeId[type],
