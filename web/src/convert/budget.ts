@@ -3,9 +3,9 @@
  * arithmetic in a fixed order: the same lists give the same choices everywhere.
  */
 
-/** One of the types that a tensor can have. */
+/** One of the types that a tensor can have; or the sum of several tensors. */
 export interface SizedChoice {
-  /** Size of the tensor in this type: a whole number. */
+  /** Size in this type: a whole number. */
   readonly bytes: number;
   readonly error: number;
 }
@@ -23,12 +23,6 @@ export interface Allocation {
 /** A choice and its index in its list. */
 interface IndexedChoice extends SizedChoice {
   readonly pick: number;
-}
-
-/** A sum and its size. */
-export interface SizeError {
-  readonly bytes: number;
-  readonly error: number;
 }
 
 /** The way from one corner of a list's hull to the next, larger one. */
@@ -52,30 +46,26 @@ function worthwhile(list: readonly SizedChoice[]): IndexedChoice[] {
 
 const slopeOf = (from: SizedChoice, to: SizedChoice) => (from.error - to.error) / (to.bytes - from.bytes);
 
-/** The upgrades along the lower convex hull of a list, each with a lower slope than the one before it. */
-function hullUpgrades(candidates: readonly IndexedChoice[], list: number): Upgrade[] {
-  const upgrades: Upgrade[] = [];
-  for (let i = 1; i < candidates.length; i++) {
-    const to = candidates[i] as IndexedChoice;
-    let from = candidates[i - 1] as IndexedChoice;
-    // Drop corners above the line between their neighbors.
-    for (let last = upgrades.at(-1); last !== undefined && last.slope <= slopeOf(from, to); last = upgrades.at(-1)) {
-      from = last.from;
-      upgrades.pop();
-    }
-    upgrades.push({ list, from, to, slope: slopeOf(from, to) });
-  }
-  return upgrades;
-}
-
-/** The upgrades of all lists, by falling slope. */
+/** The upgrades along the lower convex hulls of all lists, by falling slope. */
 function sortedUpgrades(lists: readonly (readonly IndexedChoice[])[]): Upgrade[] {
-  return lists
-    .flatMap(hullUpgrades)
-    .sort((a, b) => b.slope - a.slope || a.list - b.list || a.from.bytes - b.from.bytes);
+  const all = lists.flatMap((candidates, list) => {
+    const upgrades: Upgrade[] = [];
+    for (let i = 1; i < candidates.length; i++) {
+      const to = candidates[i] as IndexedChoice;
+      let from = candidates[i - 1] as IndexedChoice;
+      // Drop corners above the line between their neighbors.
+      for (let last = upgrades.at(-1); last !== undefined && last.slope <= slopeOf(from, to); last = upgrades.at(-1)) {
+        from = last.from;
+        upgrades.pop();
+      }
+      upgrades.push({ list, from, to, slope: slopeOf(from, to) });
+    }
+    return upgrades;
+  });
+  return all.sort((a, b) => b.slope - a.slope || a.list - b.list || a.from.bytes - b.from.bytes);
 }
 
-function sumChoices(choices: readonly SizedChoice[]): SizeError {
+function sumChoices(choices: readonly SizedChoice[]): SizedChoice {
   let [bytes, error] = [0, 0];
   for (const choice of choices) {
     bytes += choice.bytes;
@@ -88,11 +78,11 @@ function sumChoices(choices: readonly SizedChoice[]): SizeError {
  * Points from the smallest size to the least error. Each error is the least for its size. Between two points, the line that connects them
  * is a lower bound.
  */
-export function frontier(lists: readonly (readonly SizedChoice[])[]): SizeError[] {
+export function frontier(lists: readonly (readonly SizedChoice[])[]): SizedChoice[] {
   const candidates = lists.map(worthwhile);
   const picks = candidates.map(([smallest]) => smallest as IndexedChoice);
   const points = [sumChoices(picks)];
-  let { bytes, error } = points[0] as SizeError;
+  let { bytes, error } = points[0] as SizedChoice;
   for (const { from, to } of sortedUpgrades(candidates)) {
     bytes += to.bytes - from.bytes;
     error -= from.error - to.error;
@@ -101,31 +91,8 @@ export function frontier(lists: readonly (readonly SizedChoice[])[]): SizeError[
   return points;
 }
 
-/** The result of taking upgrades within a budget. */
-interface Walk {
-  readonly picks: IndexedChoice[];
-  /** The slope of the first upgrade that did not fit; undefined if all were taken. */
-  readonly slope: number | undefined;
-}
-
-/** Takes upgrades by falling slope, and skips those that do not fit. */
-function takeUpgrades(candidates: readonly (readonly IndexedChoice[])[], budget: number): Walk {
-  const picks = candidates.map(([smallest]) => smallest as IndexedChoice);
-  let left = budget - sumChoices(picks).bytes;
-  let slope: number | undefined;
-  for (const { list, from, to, slope: gain } of sortedUpgrades(candidates)) {
-    const more = to.bytes - from.bytes;
-    if (more > left) slope ??= gain;
-    else if (picks[list] === from) {
-      picks[list] = to;
-      left -= more;
-    }
-  }
-  return { picks, slope };
-}
-
 /** Choices for some of the lists. */
-interface SearchState extends SizeError {
+interface SearchState extends SizedChoice {
   /** Priced cost above that of the cheapest choices. */
   readonly cost: number;
   readonly before: SearchState | undefined;
@@ -151,114 +118,77 @@ function mergeStates(a: readonly SearchState[], b: readonly SearchState[]): Sear
   return all;
 }
 
-/** A list with several choices that may be part of a better result. */
-interface OpenList {
-  readonly list: number;
-  readonly options: readonly (IndexedChoice & { readonly cost: number })[];
-}
-
-/** Searches for choices with a lower error than known ones. */
-class Search {
-  readonly #candidates: readonly (readonly IndexedChoice[])[];
-  readonly #budget: number;
-  /** The price of a byte. At the right price, the cheapest choice of each list is nearly part of the best result. */
-  readonly #price: number;
-  /** The cheapest choice of each list at that price. */
-  readonly #cheapest: readonly IndexedChoice[];
+/**
+ * Searches for choices with a lower error than known ones.
+ * @param price of a byte. At the right price, the cheapest choice of each list is nearly part of the best result.
+ */
+function searchFrom(
+  candidates: readonly (readonly IndexedChoice[])[],
+  budget: number,
+  known: readonly IndexedChoice[],
+  price: number,
+): Allocation {
+  let best = known;
+  let { error: bestError } = sumChoices(known);
+  const priced = ({ bytes, error }: SizedChoice) => error + price * bytes;
+  const cheapest = candidates.map((list) => list.reduce((least, one) => (priced(one) < priced(least) ? one : least)));
+  const all = sumChoices(cheapest);
   /** A lower bound of the error within the budget. */
-  readonly #least: number;
-  #best: IndexedChoice[];
-  #error: number;
-  /** The lowest cost of the states that were dropped because there were more than `mostStates`. */
-  #dropped = Number.POSITIVE_INFINITY;
-
-  constructor(
-    candidates: readonly (readonly IndexedChoice[])[],
-    budget: number,
-    known: IndexedChoice[],
-    price: number,
-  ) {
-    this.#candidates = candidates;
-    this.#budget = budget;
-    this.#price = price;
-    this.#best = known;
-    this.#error = sumChoices(known).error;
-    this.#cheapest = candidates.map((list) =>
-      list.reduce((best, one) => (this.#priced(one) < this.#priced(best) ? one : best)),
-    );
-    const { bytes, error } = sumChoices(this.#cheapest);
-    this.#least = error + price * (bytes - budget);
-  }
-
-  #priced({ bytes, error }: SizedChoice): number {
-    return error + this.#price * bytes;
-  }
-
-  /** The lists with more than one choice that may be part of a better result. */
-  #open(): OpenList[] {
-    const gap = this.#error - this.#least;
-    return this.#candidates.flatMap((list, i) => {
-      const least = this.#priced(this.#cheapest[i] as IndexedChoice);
-      const options = list.flatMap((one) => {
-        const cost = Math.max(0, this.#priced(one) - least);
-        return one === this.#cheapest[i] || cost < gap ? [{ ...one, cost }] : [];
-      });
-      return options.length > 1 ? [{ list: i, options }] : [];
+  const least = all.error + price * (all.bytes - budget);
+  // Find the lists with more than one choice that may be part of a better result.
+  const gap = bestError - least;
+  const open = candidates.flatMap((list, i) => {
+    const lowest = priced(cheapest[i] as IndexedChoice);
+    const options = list.flatMap((one) => {
+      const cost = Math.max(0, priced(one) - lowest);
+      return one === cheapest[i] || cost < gap ? [{ ...one, cost }] : [];
     });
-  }
-
-  /** Completes a state with the cheapest choices of the other lists, and remembers the result if it is the best so far. */
-  #complete(state: SearchState, rest: SizeError, open: readonly OpenList[], decided: number): void {
-    if (state.bytes + rest.bytes > this.#budget || state.error + rest.error >= this.#error) return;
-    const picks = [...this.#cheapest];
-    let at: SearchState | undefined = state;
-    for (let i = decided - 1; i >= 0 && at !== undefined; i--, at = at.before) {
-      picks[(open[i] as OpenList).list] = at.taken as IndexedChoice;
-    }
-    const { bytes, error } = sumChoices(picks);
-    // Rounding differs with the order of the sum, so that the comparison is repeated with the final sum.
-    if (bytes > this.#budget || error >= this.#error) return;
-    this.#best = picks;
-    this.#error = error;
-  }
-
-  /** The states after one more list, without those that cannot lead to a better result. */
-  #expand(states: readonly SearchState[], { options }: OpenList, leastRest: number): SearchState[] {
-    let all: SearchState[] = [];
+    return options.length > 1 ? [{ list: i, options }] : [];
+  });
+  const isOpen = new Set(open.map(({ list }) => list));
+  const fixed = sumChoices(cheapest.filter((_, i) => !isOpen.has(i)));
+  let rest = sumChoices(open.map(({ list }) => cheapest[list] as IndexedChoice));
+  let leastRest = open.reduce((sum, { options }) => sum + (options[0] as IndexedChoice).bytes, 0);
+  let states: SearchState[] = [{ ...fixed, cost: 0, before: undefined, taken: undefined }];
+  /** The lowest cost of the states that were dropped because there were more than `mostStates`. */
+  let dropped = Number.POSITIVE_INFINITY;
+  for (const [decided, { list, options }] of open.entries()) {
+    const one = cheapest[list] as IndexedChoice;
+    rest = { bytes: rest.bytes - one.bytes, error: rest.error - one.error };
+    leastRest -= (options[0] as IndexedChoice).bytes;
+    // Add the choices of one more list to each state, without those that cannot lead to a better result.
+    let next: SearchState[] = [];
     for (const taken of options) {
-      const next: SearchState[] = [];
+      const longer: SearchState[] = [];
       for (const before of states) {
         const bytes = before.bytes + taken.bytes;
         const cost = before.cost + taken.cost;
-        if (bytes + leastRest > this.#budget || this.#least + cost >= this.#error) continue;
-        next.push({ bytes, error: before.error + taken.error, cost, before, taken });
+        if (bytes + leastRest > budget || least + cost >= bestError) continue;
+        longer.push({ bytes, error: before.error + taken.error, cost, before, taken });
       }
-      all = mergeStates(all, next);
+      next = mergeStates(next, longer);
     }
-    if (all.length <= mostStates) return all;
-    const byCost = [...all].sort((a, b) => a.cost - b.cost || a.bytes - b.bytes);
-    this.#dropped = Math.min(this.#dropped, (byCost[mostStates] as SearchState).cost);
-    return byCost.slice(0, mostStates).sort((a, b) => a.bytes - b.bytes);
-  }
-
-  run(): Allocation {
-    const open = this.#open();
-    const isOpen = new Set(open.map(({ list }) => list));
-    const fixed = sumChoices(this.#cheapest.filter((_, i) => !isOpen.has(i)));
-    let rest = sumChoices(open.map(({ list }) => this.#cheapest[list] as IndexedChoice));
-    let leastRest = open.reduce((sum, { options }) => sum + (options[0] as IndexedChoice).bytes, 0);
-    let states: SearchState[] = [{ ...fixed, cost: 0, before: undefined, taken: undefined }];
-    for (const [i, one] of open.entries()) {
-      const cheapest = this.#cheapest[one.list] as IndexedChoice;
-      rest = { bytes: rest.bytes - cheapest.bytes, error: rest.error - cheapest.error };
-      leastRest -= (one.options[0] as IndexedChoice).bytes;
-      states = this.#expand(states, one, leastRest);
-      for (const state of states) this.#complete(state, rest, open, i + 1);
+    if (next.length > mostStates) {
+      next.sort((a, b) => a.cost - b.cost || a.bytes - b.bytes);
+      dropped = Math.min(dropped, (next[mostStates] as SearchState).cost);
+      next = next.slice(0, mostStates).sort((a, b) => a.bytes - b.bytes);
     }
-    const { bytes, error } = sumChoices(this.#best);
-    const bound = Math.max(0, Math.min(error, this.#least + this.#dropped));
-    return { picks: this.#best.map(({ pick }) => pick), bytes, error, bound };
+    states = next;
+    // Complete each state with the cheapest choices of the other lists, and remember the best result so far.
+    for (const state of states) {
+      if (state.bytes + rest.bytes > budget || state.error + rest.error >= bestError) continue;
+      const picks = [...cheapest];
+      let at: SearchState | undefined = state;
+      for (let i = decided; i >= 0 && at !== undefined; i--, at = at.before)
+        picks[(open[i] as (typeof open)[number]).list] = at.taken as IndexedChoice;
+      const { bytes, error } = sumChoices(picks);
+      // Rounding differs with the order of the sum, so that the comparison is repeated with the final sum.
+      if (bytes <= budget && error < bestError) [best, bestError] = [picks, error];
+    }
   }
+  const { bytes, error } = sumChoices(best);
+  const bound = Math.max(0, Math.min(error, least + dropped));
+  return { picks: best.map(({ pick }) => pick), bytes, error, bound };
 }
 
 /**
@@ -270,9 +200,20 @@ class Search {
  */
 export function chooseWithin(lists: readonly (readonly SizedChoice[])[], budget: number): Allocation | undefined {
   const candidates = lists.map(worthwhile);
-  if (sumChoices(candidates.map(([smallest]) => smallest as IndexedChoice)).bytes > budget) return undefined;
-  const { picks, slope } = takeUpgrades(candidates, budget);
-  if (slope !== undefined) return new Search(candidates, budget, picks, slope).run();
+  const picks = candidates.map(([smallest]) => smallest as IndexedChoice);
+  let left = budget - sumChoices(picks).bytes;
+  if (left < 0) return undefined;
+  // Take upgrades by falling slope, and skip those that do not fit. The slope of the first of these is the price.
+  let slope: number | undefined;
+  for (const { list, from, to, slope: gain } of sortedUpgrades(candidates)) {
+    const more = to.bytes - from.bytes;
+    if (more > left) slope ??= gain;
+    else if (picks[list] === from) {
+      picks[list] = to;
+      left -= more;
+    }
+  }
+  if (slope !== undefined) return searchFrom(candidates, budget, picks, slope);
   const { bytes, error } = sumChoices(picks);
   return { picks: picks.map(({ pick }) => pick), bytes, error, bound: error };
 }

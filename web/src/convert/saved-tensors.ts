@@ -243,89 +243,66 @@ function meaningsOf({ metadata }: OpenModel): Meanings {
   });
 }
 
-/** Reads parts of a file. */
-class SavedParts {
-  constructor(
-    private readonly core: Core,
-    private readonly model: OpenModel,
-    private readonly stored: ReadonlyMap<string, SourceTensor>,
-    private readonly tensor: string,
-  ) {}
-
-  has(end: string): boolean {
-    return this.stored.has(this.tensor + end);
-  }
-
-  /** Reads a part. @throws ScalepointError `BAD_FILE` unless the file has it with one of these types */
-  async take(
-    end: string,
-    dtypes: readonly string[],
-  ): Promise<{ dtype: string; shape: readonly number[]; data: TensorData }> {
-    const name = this.tensor + end;
-    const found = this.stored.get(name);
-    if (found === undefined) throw badSaved(`${quoted(name)} is missing`, this.tensor);
-    const { dtype, shape, data } = await readStored(this.model, found);
-    if (!dtypes.includes(dtype)) throw badSaved(`${quoted(name)} is ${dtype}, not ${dtypes.join(' or ')}`, this.tensor);
-    return { dtype, shape, data };
-  }
-
-  async floats(end: string): Promise<Float32Array<ArrayBuffer>> {
-    const { dtype, data } = await this.take(end, ['F32', 'F16', 'BF16']);
+/** Reads a tensor from its parts. */
+async function readSaved(
+  core: Core,
+  model: OpenModel,
+  stored: ReadonlyMap<string, SourceTensor>,
+  [tensor, meaning]: readonly [name: string, meaning: Meaning],
+): Promise<SavedTensor> {
+  // A part has to be in the file, with one of some types.
+  const take = async (end: string, dtypes: readonly string[]) => {
+    const name = tensor + end;
+    const found = stored.get(name);
+    if (found === undefined) throw badSaved(`${quoted(name)} is missing`, tensor);
+    const { dtype, shape, data } = await readStored(model, found);
+    if (!dtypes.includes(dtype)) throw badSaved(`${quoted(name)} is ${dtype}, not ${dtypes.join(' or ')}`, tensor);
+    return { dtype: dtype as string, shape, data: data as TensorData };
+  };
+  const floats = async (end: string): Promise<Float32Array<ArrayBuffer>> => {
+    const { dtype, data } = await take(end, ['F32', 'F16', 'BF16']);
     if (dtype === 'F32') return data as Float32Array<ArrayBuffer>;
     const format = dtype === 'F16' ? 'float16' : 'bfloat16';
-    return castToFloat32(this.core, data as Uint16Array, format, {}) as Float32Array<ArrayBuffer>;
+    return castToFloat32(core, data as Uint16Array, format, {}) as Float32Array<ArrayBuffer>;
+  };
+  const packedCodes = async () => (await take('', ['U8'])).data as Uint8Array;
+  const { kind } = meaning;
+  if (kind === 'array' || kind === 'floats') {
+    const { dtype, shape, data } = await take('', kind === 'array' ? ['F32', 'F64'] : ['F32', 'F64', 'F16', 'BF16']);
+    return kind === 'array' ? (data as Float32Array) : ({ dtype, shape, data } as StoredFloats);
   }
-
-  async integers(end: string, count: number): Promise<Int32Array<ArrayBuffer>> {
-    if (!this.has(end)) return new Int32Array(count);
-    const { data } = await this.take(end, ['I8', 'U8', 'I16', 'I32']);
-    return Int32Array.from(data as Int32Array);
-  }
-
-  async packed(): Promise<Uint8Array> {
-    return (await this.take('', ['U8'])).data as Uint8Array;
-  }
-
-  async absmax(blocks: number): Promise<Float32Array<ArrayBuffer>> {
-    if (!this.has('.absmax_scale')) return this.floats('.absmax');
-    const { data } = await this.take('.absmax', ['I8']);
-    const scale = await this.floats('.absmax_scale');
-    const q = {
-      kind: 'linear',
-      ...absmaxOptions(blocks),
-      data: data as Int8Array,
-      scale,
-      zeroPoint: new Int32Array(scale.length),
-    } as const;
-    return dequantize(this.core, q, {}) as Float32Array<ArrayBuffer>;
-  }
-}
-
-/** Puts a quantized tensor together from its parts. */
-async function assemble(
-  core: Core,
-  parts: SavedParts,
-  meaning: Exclude<Meaning, FloatMeaning>,
-): Promise<QuantizedTensor> {
-  const { kind, shape } = meaning;
-  if (kind === 'blocks') return { kind, type: meaning.type, shape, data: await parts.packed() };
-  if (kind === 'codebook') {
-    const codebook = await parts.floats('.codebook');
+  const { shape } = meaning;
+  let q: QuantizedTensor;
+  if (kind === 'blocks') q = { kind, type: meaning.type, shape, data: await packedCodes() };
+  else if (kind === 'codebook') {
+    const codebook = await floats('.codebook');
     const { blockSize } = meaning;
-    const data = unpack(core, await parts.packed(), { kind, codebook, shape }) as Uint8Array;
-    const absmax = await parts.absmax(Math.ceil(sizeOfShape(shape) / blockSize));
-    return { kind, codebook, blockSize, absmax, data, shape };
-  }
-  if (kind !== 'linear') throw new RangeError(`the kind is ${show(kind)}`);
-  const { dtype, granularity, packed } = meaning;
-  const { name } = dtypeInfo(dtype);
-  const plain = plainCodeType({ dtype: name, packed });
-  const codesOf = (bytes: Uint8Array) => (packed ? bytes : (unpack(core, bytes, { dtype, shape }) as CodeArray));
-  const data =
-    plain === undefined ? codesOf(await parts.packed()) : ((await parts.take('', [plain])).data as Int8Array);
-  const scale = await parts.floats('.scale');
-  const zeroPoint = await parts.integers('.zero_point', scale.length);
-  return { kind, dtype, shape, granularity, data, scale, zeroPoint, ...(packed !== undefined && { packed }) };
+    const data = unpack(core, await packedCodes(), { kind, codebook, shape }) as Uint8Array;
+    const blocks = Math.ceil(sizeOfShape(shape) / blockSize);
+    let absmax: Float32Array<ArrayBuffer>;
+    if (stored.has(`${tensor}.absmax_scale`)) {
+      const { data: codes } = await take('.absmax', ['I8']);
+      const scale = await floats('.absmax_scale');
+      const zeroPoint = new Int32Array(scale.length);
+      const coded = { kind: 'linear', ...absmaxOptions(blocks), data: codes as Int8Array, scale, zeroPoint } as const;
+      absmax = dequantize(core, coded, {}) as Float32Array<ArrayBuffer>;
+    } else absmax = await floats('.absmax');
+    q = { kind, codebook, blockSize, absmax, data, shape };
+  } else if (kind === 'linear') {
+    const { dtype, granularity, packed } = meaning;
+    const plain = plainCodeType({ dtype: dtypeInfo(dtype).name, packed });
+    let data: QuantizedTensor['data'];
+    if (plain !== undefined) data = (await take('', [plain])).data as Int8Array;
+    else data = packed ? await packedCodes() : (unpack(core, await packedCodes(), { dtype, shape }) as CodeArray);
+    const scale = await floats('.scale');
+    const zeroPoint = stored.has(`${tensor}.zero_point`)
+      ? Int32Array.from((await take('.zero_point', ['I8', 'U8', 'I16', 'I32'])).data as Int32Array)
+      : new Int32Array(scale.length);
+    q = { kind, dtype, shape, granularity, data, scale, zeroPoint, ...(packed !== undefined && { packed }) };
+  } else throw new RangeError(`the kind is ${show(kind)}`);
+  // Check the result as a whole.
+  givenTensor(core, q, 'q');
+  return q;
 }
 
 /** An open file of `saveTensors`. */
@@ -348,40 +325,23 @@ export async function openTensors(files: readonly OpenFile[], open: OpenInput): 
   const close = async () => model.close?.();
   try {
     const meanings = meaningsOf(model);
-    return { read: (core) => readSavedTensors(core, model, meanings), close };
+    const stored = new Map(model.tensors.map((tensor) => [tensor.name, tensor]));
+    const read = async (core: Core) => {
+      const tensors: [string, SavedTensor][] = [];
+      for (const [name, meaning] of meanings) {
+        try {
+          tensors.push([name, await readSaved(core, model, stored, [name, meaning as unknown as Meaning])]);
+        } catch (error) {
+          // Checks of arguments name the argument. Here the values come from the file.
+          if (error instanceof RangeError || error instanceof TypeError) throw badSaved(error.message, name, error);
+          throw error;
+        }
+      }
+      return Object.fromEntries(tensors);
+    };
+    return { read, close };
   } catch (error) {
     await close();
     throw error;
   }
-}
-
-async function readSavedTensors(
-  core: Core,
-  model: OpenModel,
-  meanings: Meanings,
-): Promise<Record<string, SavedTensor>> {
-  const tensors: [string, SavedTensor][] = [];
-  const stored = new Map(model.tensors.map((tensor) => [tensor.name, tensor]));
-  for (const [name, meaning] of meanings) {
-    try {
-      const parts = new SavedParts(core, model, stored, name);
-      const known = meaning as unknown as Meaning;
-      if (known.kind === 'array' || known.kind === 'floats') {
-        const isArray = known.kind === 'array';
-        const types: TensorDType[] = isArray ? ['F32', 'F64'] : ['F32', 'F64', 'F16', 'BF16'];
-        const { dtype, shape, data } = await parts.take('', types);
-        tensors.push([name, isArray ? (data as Float32Array) : ({ dtype, shape, data } as StoredFloats)]);
-        continue;
-      }
-      const q = await assemble(core, parts, known);
-      // Check the result as a whole.
-      givenTensor(core, q, 'q');
-      tensors.push([name, q]);
-    } catch (error) {
-      // Checks of arguments name the argument. Here the values come from the file.
-      if (error instanceof RangeError || error instanceof TypeError) throw badSaved(error.message, name, error);
-      throw error;
-    }
-  }
-  return Object.fromEntries(tensors);
 }

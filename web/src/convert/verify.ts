@@ -7,9 +7,9 @@ import { typeError } from '../core/errors.js';
 import { ofType } from '../core/option-problem.js';
 import type { BitCheck } from '../formats/codecs/checks.js';
 import { codecOf } from '../formats/codecs/registry.js';
-import type { ByteSource } from '../formats/files/bytes.js';
+import { type ByteSource, fillFrom } from '../formats/files/bytes.js';
 import { Md5 } from '../formats/files/checksums.js';
-import { type ReadStretch, readNeighbors } from '../formats/files/neighbors.js';
+import { readNeighbors } from '../formats/files/neighbors.js';
 import { type Finding, md5Digits, type SourceTensor } from '../formats/format.js';
 import type { FormatSidecars, ModelFormat } from '../formats/registry.js';
 import { TensorProgress } from './engine.js';
@@ -67,37 +67,6 @@ function checkUnits(running: Running, bytes: Uint8Array<ArrayBuffer>, begin: num
   }
 }
 
-/** Reads stretches of files in chunks, into memory that is reused for the next chunk. */
-class ChunkReader {
-  readonly #memory = new Uint8Array(chunkBytes);
-  readonly #neighbors: ReadonlyMap<ByteSource, ReadStretch>;
-  readonly #signal: AbortSignal | undefined;
-
-  constructor(files: readonly ByteSource[], signal: AbortSignal | undefined) {
-    this.#neighbors = new Map(files.map((file) => [file, readNeighbors(file)]));
-    this.#signal = signal;
-  }
-
-  async *read(source: ByteSource, begin: number, end: number): AsyncGenerator<Uint8Array<ArrayBuffer>> {
-    const small = this.#neighbors.get(source);
-    if (end - begin < smallBytes && begin < end && small !== undefined) {
-      this.#signal?.throwIfAborted();
-      const chunk = this.#memory.subarray(0, end - begin);
-      // Copied, because units have to be aligned.
-      chunk.set(await small(begin, end));
-      yield chunk;
-      return;
-    }
-    for (let at = begin; at < end; at += chunkBytes) {
-      this.#signal?.throwIfAborted();
-      const chunk = this.#memory.subarray(0, Math.min(chunkBytes, end - at));
-      if (source.readInto === undefined) chunk.set(await source.read(at, at + chunk.length));
-      else await source.readInto(at, chunk);
-      yield chunk;
-    }
-  }
-}
-
 /** Options of `verifyModel`. */
 export interface VerifyModelOptions extends FormatSidecars, Pick<WorkOptions, 'onProgress' | 'signal'> {}
 
@@ -125,13 +94,24 @@ export async function verifyModel(file: ModelInput, options: VerifyModelOptions 
       for (const { shape, form, parts } of tensors) {
         for (const { role, tensor } of parts) {
           const found = codecOf(form).checks?.(shape, form, role) ?? [];
-          checks.set(
-            tensor.name,
-            found.filter(({ mask }) => mask !== 0),
-          );
+          const useful = found.filter(({ mask }) => mask !== 0);
+          checks.set(tensor.name, useful);
         }
       }
-      const reader = new ChunkReader(model.files, own.signal);
+      // Read stretches of files in chunks, into memory that is reused for the next chunk.
+      const memory = new Uint8Array(chunkBytes);
+      const neighbors = new Map(model.files.map((source) => [source, readNeighbors(source)]));
+      async function* chunksOf(source: ByteSource, begin: number, end: number) {
+        for (let at = begin; at < end; at += chunkBytes) {
+          own.signal?.throwIfAborted();
+          const chunk = memory.subarray(0, Math.min(chunkBytes, end - at));
+          const small = end - begin < smallBytes ? neighbors.get(source) : undefined;
+          // Copied, because units have to be aligned.
+          if (small !== undefined) chunk.set(await small(begin, end));
+          else await fillFrom(source, at, chunk);
+          yield chunk;
+        }
+      }
       const reported = (index: number) => {
         const { name, bytes } = model.tensors[index] as SourceTensor;
         return { phase: 'verify', tensor: name, bytes } as const;
@@ -143,7 +123,7 @@ export async function verifyModel(file: ModelInput, options: VerifyModelOptions 
         let done = 0;
         const { byteOffset, bytes } = tensor;
         if (bytes === 0) progress.add(index, 0);
-        for await (const chunk of reader.read(model.files[tensor.file] as ByteSource, byteOffset, byteOffset + bytes)) {
+        for await (const chunk of chunksOf(model.files[tensor.file] as ByteSource, byteOffset, byteOffset + bytes)) {
           for (const one of running) checkUnits(one, chunk, done);
           done += chunk.length;
           progress.add(index, chunk.length);
@@ -174,7 +154,7 @@ export async function verifyModel(file: ModelInput, options: VerifyModelOptions 
         const source = model.files[i];
         if (stated === undefined || source === undefined) continue;
         const sum = new Md5();
-        for await (const chunk of reader.read(source, 0, source.size)) sum.update(chunk);
+        for await (const chunk of chunksOf(source, 0, source.size)) sum.update(chunk);
         const found = sum.hex();
         if (found === stated.toLowerCase()) continue;
         const text = `its MD5 is ${found}, and the index says ${stated.slice(0, md5Digits)}`;
