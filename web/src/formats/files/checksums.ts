@@ -32,9 +32,10 @@ export class Md5 {
       at = Math.min(blockBytes - filled, bytes.length);
       this.#block.set(bytes.subarray(0, at), filled);
       if (filled + at < blockBytes) return;
-      this.#add(this.#block, 0);
+      this.#add(new DataView(this.#block.buffer), 0);
     }
-    for (; at + blockBytes <= bytes.length; at += blockBytes) this.#add(bytes, at);
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    for (; at + blockBytes <= bytes.length; at += blockBytes) this.#add(view, at);
     this.#block.set(bytes.subarray(at));
   }
 
@@ -52,15 +53,9 @@ export class Md5 {
     return [...new Uint8Array(bytes.buffer)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
   }
 
-  #add(bytes: Uint8Array, at: number): void {
+  #add(view: DataView, at: number): void {
     const words = this.#words;
-    for (let i = 0, from = at; i < 16; i++, from += 4) {
-      words[i] =
-        (bytes[from] as number) |
-        ((bytes[from + 1] as number) << 8) |
-        ((bytes[from + 2] as number) << 16) |
-        ((bytes[from + 3] as number) << 24);
-    }
+    for (let i = 0; i < 16; i++) words[i] = view.getInt32(at + 4 * i, true);
     let [a, b, c, d] = this.#state as unknown as [number, number, number, number];
     for (let i = 0; i < 64; i++) {
       let mixed: number;

@@ -3,7 +3,7 @@
  * passing is tried again: only the bytes that are missing, and not before the server wants to be asked.
  */
 import { ScalepointError } from '../../core/errors.js';
-import { allocate, answerError, type ByteSource, checkRange, ioError, shorterError, tooLongError } from './bytes.js';
+import { answerError, type ByteSource, ioError, readsInto, shorterError, tooLongError } from './bytes.js';
 import { WindowReader } from './windows.js';
 
 /** A file on a server. */
@@ -159,14 +159,13 @@ export class RangedFile {
     const windows = new WindowReader(size, (begin, target) =>
       this.#fill(begin, target, { size, signal: ended.signal }),
     );
-    const readInto = async (begin: number, target: Uint8Array) => {
-      checkRange(begin, begin + target.length, size);
+    const fill = async (begin: number, target: Uint8Array) => {
       const known = head.subarray(begin, begin + target.length);
       target.set(known);
       await windows.readInto(begin + known.length, target.subarray(known.length));
     };
     return {
-      size,
+      ...readsInto(size, fill),
       isFar: true,
       expect: (stretches) =>
         windows.expect(
@@ -174,13 +173,6 @@ export class RangedFile {
             end > head.length ? { begin: Math.max(begin, head.length), end } : [],
           ),
         ),
-      async read(begin, end) {
-        checkRange(begin, end, size);
-        const target = allocate(end - begin, ' at once');
-        await readInto(begin, target);
-        return target;
-      },
-      readInto,
       async verify() {},
       async close() {
         signal?.removeEventListener('abort', stop);

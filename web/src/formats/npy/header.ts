@@ -6,23 +6,21 @@
 
 import { ScalepointError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
-import { allocate, type ByteSource, fillFrom, swapBytes } from '../files/bytes.js';
+import { type ByteSource, fillFrom, readsInto, swapBytes } from '../files/bytes.js';
 import { badFile } from '../files/errors.js';
 import type { TensorDType, TensorInfo } from '../safetensors/header.js';
 import { columnMajorStrides, StridedReader } from '../strided.js';
 import { elementCount } from '../tensors.js';
 import { npyMagic } from './signature.js';
 
-/** An array in a .npy file. */
-export interface NpyFile {
+/**
+ * An array in a .npy file. It is read in row-major, little-endian order, by positions among its elements that are multiples of their size.
+ */
+export interface NpyFile extends Pick<ByteSource, 'size' | 'read' | 'readInto'> {
   /** Named after the file without its extension, or `array` if the file has no name. */
   readonly tensor: TensorInfo;
   /** True if the elements are stored in row-major, little-endian order. Otherwise `read` rearranges them. */
   readonly verbatim: boolean;
-  /** Reads bytes [begin, end) of the elements in row-major, little-endian order. Both must be multiples of the element size. */
-  read(begin: number, end: number): Promise<Uint8Array<ArrayBuffer>>;
-  /** Like `read`, into existing memory. */
-  readInto(begin: number, target: Uint8Array): Promise<void>;
 }
 
 /** Largest header. Those of plain arrays have about a hundred bytes; only record types, which are not supported, need more. */
@@ -154,32 +152,6 @@ function npyDict(text: string, origin: number): Required<NpyDict> {
   return { descr, fortran_order, shape };
 }
 
-/** Reads the start of a file: text, begin and end of the header. */
-async function headerText(source: ByteSource): Promise<{ text: string; begin: number; end: number }> {
-  const { size } = source;
-  if (size < 10) badFile(`the file has ${size} bytes, too few for the start of a .npy file`, size);
-  const start = await source.read(0, Math.min(12, size));
-  if (npyMagic.some((byte, i) => start[i] !== byte)) badFile('the file does not start with \\x93NUMPY', 0);
-  const [major, minor] = [start[6] as number, start[7] as number];
-  if (major < 1 || major > 3 || minor !== 0) {
-    badFile(`.npy version ${major}.${minor} is unknown; supported are 1.0, 2.0 and 3.0`, 6);
-  }
-  const begin = major === 1 ? 10 : 12;
-  if (size < begin) badFile(`the file has ${size} bytes, too few for the length of the header`, size);
-  const view = new DataView(start.buffer, start.byteOffset, start.byteLength);
-  const length = major === 1 ? view.getUint16(8, true) : view.getUint32(8, true);
-  if (length > maxHeaderBytes) badFile(`the header claims ${length} bytes, more than ${maxHeaderBytes}`, 8);
-  const end = begin + length;
-  if (end > size) badFile(`the header claims ${length} bytes, but the file ends after ${size - begin} of them`, size);
-  const bytes = await source.read(begin, end);
-  try {
-    // Versions 1 and 2 are Latin-1, but supported headers are ASCII.
-    return { text: new TextDecoder('utf-8', { fatal: major === 3 }).decode(bytes), begin, end };
-  } catch {
-    return badFile('header: it is not UTF-8', begin);
-  }
-}
-
 /**
  * Opens a .npy file, versions 1.0, 2.0 and 3.0. Big-endian and column-major (`fortran_order`) arrays are rearranged while they are read;
  * the latter up to 512 MiB.
@@ -188,7 +160,29 @@ async function headerText(source: ByteSource): Promise<{ text: string; begin: nu
  */
 export async function openNpy(source: ByteSource): Promise<NpyFile> {
   const { size } = source;
-  const { text, begin, end: dataOffset } = await headerText(source);
+  if (size < 10) badFile(`the file has ${size} bytes, too few for the start of a .npy file`, size);
+  const start = await source.read(0, Math.min(12, size));
+  if (npyMagic.some((byte, i) => start[i] !== byte)) badFile('the file does not start with \\x93NUMPY', 0);
+  const [major = 0, minor = 0] = start.subarray(6);
+  if (major < 1 || major > 3 || minor !== 0) {
+    badFile(`.npy version ${major}.${minor} is unknown; supported are 1.0, 2.0 and 3.0`, 6);
+  }
+  const begin = major === 1 ? 10 : 12;
+  if (size < begin) badFile(`the file has ${size} bytes, too few for the length of the header`, size);
+  const view = new DataView(start.buffer, start.byteOffset, start.byteLength);
+  const length = major === 1 ? view.getUint16(8, true) : view.getUint32(8, true);
+  if (length > maxHeaderBytes) badFile(`the header claims ${length} bytes, more than ${maxHeaderBytes}`, 8);
+  const dataOffset = begin + length;
+  if (dataOffset > size)
+    badFile(`the header claims ${length} bytes, but the file ends after ${size - begin} of them`, size);
+  const header = await source.read(begin, dataOffset);
+  let text: string;
+  try {
+    // Versions 1 and 2 are Latin-1, but supported headers are ASCII.
+    text = new TextDecoder('utf-8', { fatal: major === 3 }).decode(header);
+  } catch {
+    return badFile('header: it is not UTF-8', begin);
+  }
   const { descr, fortran_order, shape } = npyDict(text, begin);
   const [, order = '', kind = ''] = /^([<>|=]?)(\w+)$/.exec(descr) ?? [];
   const dtype = dtypes.get(kind);
@@ -221,19 +215,11 @@ export async function openNpy(source: ByteSource): Promise<NpyFile> {
   const rows = columnMajor
     ? new StridedReader(source, dataOffset, shape, columnMajorStrides(shape), elementBytes)
     : undefined;
-  const readInto = async (begin: number, target: Uint8Array) => {
+  const fill = async (begin: number, target: Uint8Array) => {
     if (rows !== undefined) await rows.readInto(begin, target);
     else await fillFrom(source, dataOffset + begin, target);
     if (swapped) swapBytes(target, unit);
   };
-  return {
-    tensor: { name, dtype, shape, bytes, byteOffset: dataOffset, file: 0 },
-    verbatim: !columnMajor && !swapped,
-    readInto,
-    async read(from, to) {
-      const target = allocate(to - from, ' at once');
-      await readInto(from, target);
-      return target;
-    },
-  };
+  const tensor = { name, dtype, shape, bytes, byteOffset: dataOffset, file: 0 };
+  return { ...readsInto(bytes, fill), tensor, verbatim: !columnMajor && !swapped };
 }

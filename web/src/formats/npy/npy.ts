@@ -27,9 +27,9 @@ export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOpt
   async open(files) {
     const [{ source }] = files as [OpenFile];
     // Apps load the reader with its first file.
-    const { tensor, verbatim, read, readInto } = await (await import('./header.js')).openNpy(source);
+    const { tensor, verbatim, ...elements } = await (await import('./header.js')).openNpy(source);
     // Rearranged elements have no offsets in the file. Read them through a derived source.
-    const rearranged: ByteSource = { ...source, size: tensor.bytes, reference: undefined, read, readInto };
+    const rearranged: ByteSource = { ...source, ...elements, reference: undefined };
     return {
       bytes: source.size,
       files: [verbatim ? source : rearranged],

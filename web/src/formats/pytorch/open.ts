@@ -1,7 +1,7 @@
 /** Opens files of torch.save, and models in several of them, as tensors with places in files. */
 import { ScalepointError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
-import { allocate, type ByteSource, grouped, quoted, quotedNames, swapBytes } from '../files/bytes.js';
+import { type ByteSource, grouped, quoted, quotedNames, readsInto, swapBytes } from '../files/bytes.js';
 import { badTensor } from '../files/errors.js';
 import type { OpenFile, OpenInput, OpenModel } from '../format.js';
 import { type TensorInfo, tensorBytes } from '../safetensors/header.js';
@@ -146,17 +146,10 @@ async function savedContents(
   const derived: ByteSource[] = [];
   if (others.length > 0) {
     const rearranged = new Rearranged(source, others, file.isBigEndian);
-    const readInto = (begin: number, target: Uint8Array) => rearranged.readInto(begin, target);
     derived.push({
       ...source,
-      size: rearranged.size,
+      ...readsInto(rearranged.size, (begin, target) => rearranged.readInto(begin, target)),
       reference: undefined,
-      readInto,
-      async read(begin, end) {
-        const target = allocate(end - begin, ' at once');
-        await readInto(begin, target);
-        return target;
-      },
       close: () => rearranged.close(),
     });
     let at = 0;
