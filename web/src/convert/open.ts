@@ -4,7 +4,7 @@ import { checkKeys } from '../core/check.js';
 import { asOption, rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { ofType } from '../core/option-problem.js';
 import type { Waiting } from '../core/waiting.js';
-import type { Adapter } from '../formats/adapters/adapter.js';
+import type { Adapter } from '../formats/adapters.js';
 import { type ByteSource, type FileInput, type InputFile, type OptionFile, quoted } from '../formats/files/bytes.js';
 import { fileOfHandle, type InputNotes, openInput } from '../formats/files/open.js';
 import type { Format, OpenModel, ReadOptionFile, SourceTensor } from '../formats/format.js';
@@ -109,6 +109,8 @@ export function checkAdapters(lora: unknown): void {
   }
 }
 
+const loadAdapters = () => import('../formats/adapters.js');
+
 /**
  * Opens adapters one after the other, adds them to the model, and calls `use` while all of them are open.
  * @throws RangeError for models of formats without adapters; ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`
@@ -127,7 +129,7 @@ async function withAdapters<T>(
   const openNext = async (index: number): Promise<T> => {
     const next = lora[index];
     if (next === undefined) {
-      Object.assign(model, { adapters: (await import('../formats/adapters/merge.js')).modelAdapters(adapters) });
+      Object.assign(model, { adapters: (await loadAdapters()).modelAdapters(adapters) });
       return use();
     }
     const option = `lora[${index}]`;
@@ -145,8 +147,8 @@ async function withAdapters<T>(
       const opened = await formatOfAdapter.open(files, (input) => openInput(waiting, input, notes));
       try {
         const folder = besideOf(first, beside, waiting, notes);
-        const reader = await import('../formats/adapters/adapter.js');
-        const adapter = await reader.readAdapter(opened, name, next.strength ?? 1, (path) => folder.file(path));
+        const { readAdapter } = await loadAdapters();
+        const adapter = await readAdapter(opened, name, next.strength ?? 1, (path) => folder.file(path));
         isOpen = true;
         // Its tensors lie in files behind those of the model.
         const { length } = model.files;

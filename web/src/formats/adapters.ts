@@ -1,23 +1,25 @@
-/** Merges adapters into the tensors of a model, which are then read together. */
+/** Reads adapters, and merges them into the tensors of a model, which are then read together. */
 
-import { ScalepointError } from '../../core/errors.js';
-import { noteOf } from '../../core/note.js';
-import { castTypeOf } from '../codecs/cast.js';
-import { type Form, tileElements } from '../codecs/codec.js';
-import { elementsOf } from '../codecs/elements.js';
+import { ScalepointError } from '../core/errors.js';
+import { noteOf } from '../core/note.js';
+import { type Adapter, type AdapterLayer, badAdapter } from './adapters/adapter.js';
+import { innerNames, LayerNames, openClipPlace, processorLayers } from './adapters/names.js';
+import { castTypeOf } from './codecs/cast.js';
+import { type Form, tileElements } from './codecs/codec.js';
+import { elementsOf } from './codecs/elements.js';
 import {
   isLowRankType,
   type LowRankForm,
   type LowRankPair,
   type LowRankType,
   lowRankRoles,
-} from '../codecs/low-rank.js';
-import { quoted, quotedNames } from '../files/bytes.js';
-import type { CodedFloats, LogicalTensor, ModelAdapters } from '../format.js';
-import { type LayerPlace, layerPlaces, rearranged, storedRows, takenApart } from '../safetensors/diffusers.js';
-import { formSharing } from '../safetensors/layouts/layout.js';
-import { type Adapter, type AdapterLayer, badAdapter } from './adapter.js';
-import { innerNames, LayerNames, openClipPlace, processorLayers } from './names.js';
+} from './codecs/low-rank.js';
+import { quoted, quotedNames } from './files/bytes.js';
+import type { CodedFloats, LogicalTensor, ModelAdapters } from './format.js';
+import { type LayerPlace, layerPlaces, rearranged, storedRows, takenApart } from './safetensors/diffusers.js';
+import { formSharing } from './safetensors/layouts/layout.js';
+
+export { type Adapter, readAdapter } from './adapters/adapter.js';
 
 /** Layers without a weight that a message lists. */
 const mostListed = 10;
