@@ -173,7 +173,7 @@ async function compareOpen(a: Opened, b: Opened, options: WorkOptions): Promise<
       take({ tiles }, { answers }) {
         for (const { task, mismatched: count = 0 } of answers) {
           const { index } = tiles[task] as (typeof tiles)[number];
-          mismatched[index] = (mismatched[index] as number) + count;
+          mismatched[index] = (mismatched[index] ?? 0) + count;
         }
       },
     }),
@@ -188,7 +188,7 @@ async function compareOpen(a: Opened, b: Opened, options: WorkOptions): Promise<
       allElements += n;
     }
     const error = measuresOf(found, n);
-    return { name, shape, a: type, b: other.type, error, mismatched: mismatched[i] as number };
+    return { name, shape, a: type, b: other.type, error, mismatched: mismatched[i] ?? 0 };
   });
   return {
     tensors,
@@ -206,17 +206,6 @@ export interface CompareModelsOptions extends WorkOptions {
    * @defaultValue false
    */
   readonly run?: boolean | RunOptions | undefined;
-}
-
-/** Runs two models. @throws ScalepointError `RUNTIME` if models of these formats cannot be run */
-async function compareRuns(a: Opened, b: Opened, options: RunOptions, signal?: AbortSignal): Promise<RunReport> {
-  const runs = formats.filter((format) => format.compareRuns !== undefined);
-  const other = [a, b].find(({ format }) => format.compareRuns === undefined || format !== a.format);
-  if (other === undefined && a.format.compareRuns !== undefined) {
-    return a.format.compareRuns(a.model, b.model, options, a.readOptionFile, signal);
-  }
-  const labels = runs.map(({ label }) => label).join(' or ');
-  throw new ScalepointError('RUNTIME', `only ${labels} models can be run, and this is ${(other ?? a).format.label}`);
 }
 
 /**
@@ -249,7 +238,16 @@ export async function compareModels(
       withModel(b, own, async (second) => {
         const report = await compareOpen(first, second, own);
         if (run === false) return report;
-        return { ...report, ...(await compareRuns(first, second, run === true ? {} : run, own.signal)) };
+        const { compareRuns } = first.format;
+        if (compareRuns === undefined || second.format !== first.format) {
+          const { label } = (compareRuns === undefined ? first : second).format;
+          const runnable = formats.filter((format) => format.compareRuns !== undefined).map((format) => format.label);
+          const message = `only ${runnable.join(' or ')} models can be run, and this is ${label}`;
+          throw new ScalepointError('RUNTIME', message);
+        }
+        const options = run === true ? {} : run;
+        const runs = await compareRuns(first.model, second.model, options, first.readOptionFile, own.signal);
+        return { ...report, ...runs };
       }).catch(naming('b')),
     ).catch(naming('a')),
   );

@@ -83,7 +83,7 @@ export class TensorProgress {
 
   /** Counts bytes of a tensor. Bytes that several tiles read count once. Returns whether the tensor has ended. */
   add(index: number, bytes: number): boolean {
-    const before = this.#left[index] as number;
+    const before = this.#left[index] ?? 0;
     const counted = Math.min(bytes, before);
     this.#left[index] = before - counted;
     this.#bytesDone += counted;
@@ -102,7 +102,7 @@ export class TensorProgress {
 
   /** Counts all bytes of a tensor without a report. */
   skip(index: number): void {
-    this.#bytesDone += this.#left[index] as number;
+    this.#bytesDone += this.#left[index] ?? 0;
     this.#left[index] = 0;
   }
 }

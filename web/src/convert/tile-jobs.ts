@@ -184,33 +184,24 @@ export function unpackBatch({ count, examples: packed, numbers, ...rest }: Packe
     return { ...others, ranges: last.ranges };
   });
   let at = 0;
+  const next = () => numbers[at++] as number;
   const tasks = Array.from({ length: count }, (): TileTask => {
-    const example = examples[numbers[at++] as number] as TileTask;
+    const example = examples[next()] as TileTask;
     // Written out because object spread is the slowest part of this function.
     const inputs = example.inputs.map(({ form, parts }) => {
       const placed = parts.map(({ role, file, bytes, count: runs, stride, moved }) => {
-        return { role, file, begin: numbers[at++] as number, bytes, count: runs, stride, moved };
+        return { role, file, begin: next(), bytes, count: runs, stride, moved };
       });
       return { form, parts: placed };
     });
     if (example.kind !== 'encode') return { ...example, inputs } as unknown as TileTask;
-    const outputs = example.outputs.map(({ role, bytes }) => ({ role, offset: numbers[at++] as number, bytes }));
+    const outputs = example.outputs.map(({ role, bytes }) => ({ role, offset: next(), bytes }));
     const { kind, rows, columns, to, measures, refuses, ranges, cached, pieceRows, damping, order, judges } = example;
     const [input, moments] = inputs as unknown as readonly [TileInput, TileInput?];
-    if (moments !== undefined)
-      return {
-        kind,
-        rows,
-        columns,
-        inputs: [input, moments],
-        damping,
-        order,
-        judges,
-        to,
-        outputs,
-        measures,
-        pieceRows,
-      };
+    if (moments !== undefined) {
+      const shared = { kind, rows, columns, to, outputs, measures, pieceRows };
+      return { ...shared, inputs: [input, moments], damping, order, judges };
+    }
     return ranges === undefined
       ? { kind, rows, columns, inputs: [input], to, outputs, measures, refuses, pieceRows }
       : { kind, rows, columns, inputs: [input], to, outputs, measures, refuses, ranges, cached, pieceRows };

@@ -174,19 +174,8 @@ export class TileCutter {
     if (momentsFile !== undefined && weighed !== undefined) {
       const { damping, order } = feedback ?? {};
       const inputs = [input, momentsInput(weighed, momentsFile)] as const;
-      task = {
-        kind: 'encode',
-        rows,
-        columns,
-        inputs,
-        damping,
-        order,
-        judges: feedback === undefined,
-        to: form,
-        outputs: [],
-        measures,
-        pieceRows,
-      };
+      const shared = { kind: 'encode', rows, columns, to: form, outputs: [], measures, pieceRows } as const;
+      task = { ...shared, outputs: [], inputs, damping, order, judges: feedback === undefined };
     } else if (ranges === undefined) {
       const isChecked = refuses && codecOf(tensor.form).isPlain === true && tensor.kept?.kind !== 'rule';
       const refused = isChecked ? (tensor.infinities ? 'nan' : 'nonFinite') : undefined;

@@ -55,14 +55,15 @@ export async function entriesOf(source: ByteSource): Promise<{ entries: readonly
   const view = viewOf(list);
   const entries: ZipEntry[] = [];
   for (let i = 0; i < bytes; ) {
-    const [name, extra, comment] = i + 46 > bytes ? [0, 0, 0] : [28, 30, 32].map((k) => view.getUint16(i + k, true));
-    const after = i + 46 + (name as number) + (extra as number) + (comment as number);
+    const lengths = i + 46 > bytes ? [] : [28, 30, 32].map((k) => view.getUint16(i + k, true));
+    const [name = 0, extra = 0, comment = 0] = lengths;
+    const after = i + 46 + name + extra + comment;
     if (after > bytes || view.getUint32(i, true) !== 0x02014b50)
       badFile('the list of the zip archive is damaged', at + i);
-    const nameEnd = i + 46 + (name as number);
+    const nameEnd = i + 46 + name;
     const values = [view.getUint32(i + 24, true), view.getUint32(i + 20, true), view.getUint32(i + 42, true)];
     // Sizes and an offset that do not fit into 32 bits stand in an extra field.
-    const end = nameEnd + (extra as number);
+    const end = nameEnd + extra;
     for (let k = nameEnd; k + 4 <= end; k += 4 + view.getUint16(k + 2, true)) {
       if (view.getUint16(k, true) !== 1) continue;
       let next = k + 4;

@@ -113,7 +113,7 @@ export function rowsPerWord(form: CompressedForm): number {
 
 /** A tensor as a matrix, and the sizes of its tiles. */
 function tileSizes(shape: readonly number[], form: CompressedForm, source?: Grid) {
-  const rows = shape[0] as number;
+  const [rows = 0] = shape;
   const width = elementsOf(shape.slice(1));
   const perWord = multipleOf([rowsPerWord(form), source?.rowUnit ?? 1]);
   // Blocks of elements in no particular rows are cut like floats, because they are decoded first.
@@ -277,7 +277,7 @@ export const compressedTensors: Codec<CompressedForm> = codecInCore(CompressedTe
   codes(shape, form, parts) {
     const { type, bits, symmetric, groupSize, packed, grouped, scale: scaleType } = form;
     if (type === 'float' || grouped) return undefined;
-    const rows = shape[0] as number;
+    const [rows = 0] = shape;
     const columns = elementsOf(shape.slice(1));
     const {
       data,

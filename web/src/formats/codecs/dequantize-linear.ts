@@ -66,7 +66,7 @@ function sharedMatrix(
   const block = blockSize ?? 0;
   if (axis === undefined) return { sharing, rows: 1, columns: elementsOf(shape), period: 1, block };
   const outer = elementsOf(shape.slice(0, axis));
-  const size = shape[axis] as number;
+  const size = shape[axis] ?? 1;
   if (sharing === 'columns' || sharing === 'rowBlocks')
     return { sharing, rows: outer, columns: size, period: outer, block };
   const period = leading ? outer * size : size;
@@ -182,9 +182,9 @@ export const dequantizeLinear: Codec<DequantizeLinearForm> = codecInCore(Dequant
     const { axis, leading, blockSize, scale, zeroPoint } = form;
     let sets: readonly number[] = [];
     if (axis !== undefined && leading) sets = shape.slice(0, axis + 1);
-    else if (axis !== undefined && blockSize === undefined) sets = [shape[axis] as number];
-    else if (axis !== undefined)
-      sets = shape.map((dimension, i) => (i === axis ? Math.ceil(dimension / (blockSize as number)) : dimension));
+    else if (axis !== undefined && blockSize === undefined) sets = [shape[axis] ?? 1];
+    else if (blockSize !== undefined)
+      sets = shape.map((dimension, i) => (i === axis ? Math.ceil(dimension / blockSize) : dimension));
     return [
       elementPart('data', '_quantized', codeType(form), shape),
       elementPart('scale', '_scale', scale, sets),

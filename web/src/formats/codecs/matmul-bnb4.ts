@@ -35,7 +35,8 @@ const wholeTiles: Codec<MatMulBnb4Form> = codecInCore(MatMulBnb4Record, {
   },
 
   runs(shape, { transposed, blockSize }, role, { row, rows, column, columns }) {
-    const [first, some, k] = transposed ? [row, rows, shape[1] as number] : [column, columns, shape[0] as number];
+    const [height = 0, width = 0] = shape;
+    const [first, some, k] = transposed ? [row, rows, width] : [column, columns, height];
     const size = bnb4Bytes(role, k, blockSize);
     return byteRuns(first * size, some * size);
   },

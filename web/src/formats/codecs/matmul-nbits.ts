@@ -4,7 +4,7 @@
  */
 import { ElementTypeId, MatMulNBitsRecord } from '../../core/door.js';
 import { codecInCore } from './calls.js';
-import { type Codec, columnTileElements, type Form, type Role, type Tile } from './codec.js';
+import { type Codec, columnTileElements, type Form, type Tile } from './codec.js';
 import {
   byteRuns,
   bytesOfElements,
@@ -41,7 +41,7 @@ function columnSizes(
   const blocks = Math.ceil(k / blockSize);
   const blockBytes = (blockSize * bits) / 8;
   const scaleBytes = bytesOfElements(scale, blocks);
-  const bytes: Readonly<Record<Role, number>> = {
+  const bytes = {
     data: blocks * blockBytes,
     scale: scaleBytes,
     zeroPoint: floatZeroPoint ? scaleBytes : Math.ceil((blocks * bits) / 8),
@@ -55,7 +55,7 @@ export const matMulNBits: Codec<MatMulNBitsForm> = codecInCore(MatMulNBitsRecord
 
   parts(shape, form) {
     const { n, blocks, blockBytes, bytes } = columnSizes(shape, form);
-    const [type, columns] = form.floatZeroPoint ? [form.scale, blocks] : ['U8', bytes.zeroPoint as number];
+    const [type, columns] = form.floatZeroPoint ? [form.scale, blocks] : ['U8', bytes.zeroPoint];
     return [
       elementPart('data', `_Q${form.bits}`, 'U8', [n, blocks, blockBytes]),
       elementPart('scale', '_scales', form.scale, [n, blocks]),
@@ -69,7 +69,7 @@ export const matMulNBits: Codec<MatMulNBitsForm> = codecInCore(MatMulNBitsRecord
   },
 
   runs(shape, form, role, { row, rows, column, columns }) {
-    const size = columnSizes(shape, form).bytes[role] as number;
+    const size = columnSizes(shape, form).bytes[role as 'data'];
     const [first, some] = form.transposed ? [row, rows] : [column, columns];
     return byteRuns(first * size, some * size);
   },
@@ -84,7 +84,7 @@ export const matMulNBits: Codec<MatMulNBitsForm> = codecInCore(MatMulNBitsRecord
     if (form.importance !== undefined)
       return cutOutputs(matrix, roles, { turned, unit: 1, elements: prefersWide ? elements : undefined });
     if (!turned || !readsAnyRows(source)) return cutOutputs(matrix, roles, { turned, unit: 16, elements });
-    const ofColumn = roles.reduce((sum, role) => sum + (bytes[role] as number), 0);
+    const ofColumn = roles.reduce((sum, role) => sum + bytes[role as 'data'], 0);
     return cutInPieces(matrix, roles, form.blockSize, prefersWide ? ofColumn : undefined);
   },
 

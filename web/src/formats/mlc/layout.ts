@@ -59,7 +59,7 @@ function parameterPieces({ module, tensors, stored }: Parameter, planned: readon
       return part;
     });
     const [{ dtype, shape }] = parts as [(typeof parts)[number]];
-    const rows = parts.reduce((sum, part) => sum + (part.shape[0] as number), 0);
+    const rows = parts.reduce((sum, part) => sum + (part.shape[0] ?? 0), 0);
     const record: CacheRecord = {
       name: `${module}.${name}`,
       shape: [rows, ...shape.slice(1)],

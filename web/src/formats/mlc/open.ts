@@ -42,10 +42,12 @@ function objectFields(value: unknown, what: string): Fields {
 
 const fieldOf = (fields: Fields, name: string) => (Object.hasOwn(fields, name) ? fields[name] : undefined);
 
+const isWhole = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0;
+
 /** A whole number. */
 function wholeField(fields: Fields, name: string, what: string): number {
   const value = fieldOf(fields, name);
-  if (Number.isSafeInteger(value) && (value as number) >= 0) return value as number;
+  if (isWhole(value)) return value;
   return indexError(`${name} of ${what} is not a whole number`);
 }
 
@@ -68,8 +70,7 @@ function shardArray(value: unknown, file: number, shard: string, size: number): 
   const name = stringField(fields, 'name', `an array of ${quoted(shard)}`);
   const what = quoted(name);
   const shape = listField(fields, 'shape', what, mostDimensions);
-  if (!shape.every((n) => Number.isSafeInteger(n) && (n as number) >= 0))
-    indexError(`the shape of ${what} is wrong`, name);
+  if (!shape.every(isWhole)) return indexError(`the shape of ${what} is wrong`, name);
   const dtype = stringField(fields, 'dtype', what);
   const format = stringField(fields, 'format', what);
   const known = Object.hasOwn(types, dtype) ? types[dtype] : undefined;
@@ -78,13 +79,13 @@ function shardArray(value: unknown, file: number, shard: string, size: number): 
   const [type, each] = dtype === 'float32' && format === 'f32-to-bf16' ? (['BF16', 2] as const) : known;
   if (format !== 'raw' && format !== 'f32-to-bf16')
     indexError(`the format ${quoted(format)} of ${what} is not known`, name);
-  const elements = elementCount(shape as readonly number[]);
+  const elements = elementCount(shape);
   const bytes = wholeField(fields, 'nbytes', what);
   const byteOffset = wholeField(fields, 'byteOffset', what);
   if (elements === undefined || elements * each !== bytes)
     indexError(`${what} has ${bytes} bytes, which its shape and type do not take`, name);
   if (byteOffset + bytes > size) indexError(`${what} reaches beyond the end of ${quoted(shard)}`, name);
-  return { name, dtype: type, shape: shape as readonly number[], bytes, byteOffset, file };
+  return { name, dtype: type, shape, bytes, byteOffset, file };
 }
 
 /** Opens a model by its index. */
@@ -165,7 +166,7 @@ export function mlcTensors({ tensors }: OpenModel): LogicalTensor[] {
     const scale = byName.get(`${module}.q_scale`);
     if (scale === undefined || (scale.dtype !== 'F16' && scale.dtype !== 'BF16')) return [];
     const shape = [...data.shape.slice(0, -1), (data.shape.at(-1) ?? 0) * 8];
-    const expected = [...shape.slice(0, -1), (shape.at(-1) as number) / mlcGroup];
+    const expected = [...shape.slice(0, -1), (shape.at(-1) ?? 0) / mlcGroup];
     if (shape.length < 2 || String(expected) !== String(scale.shape)) return [];
     const form: MlcForm = { codec: 'mlc', floats: scale.dtype === 'F16' ? 'F16' : 'F32' };
     const parts = [

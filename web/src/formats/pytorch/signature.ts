@@ -38,7 +38,8 @@ export const pytorchSignature = {
   /** Other archives and pickles, unless they hold arrays of numpy. The reader says what is wrong. */
   resembles(head: Uint8Array) {
     if (beginsWith(head, zipMagic)) return !/\.npy$/.test(firstName(head));
-    return head[0] === 0x80 && (head[1] as number) >= 2 && (head[1] as number) <= 5;
+    const [first, protocol = 0] = head;
+    return first === 0x80 && protocol >= 2 && protocol <= 5;
   },
   index: { name: 'pytorch_model.bin.index.json', sniff: isPytorchIndex },
 } as const;
