@@ -117,7 +117,15 @@ export async function quantizeModel(
   const targets: unknown = (choices as { to?: unknown } | null | undefined)?.to;
   if (Array.isArray(targets)) {
     const { to: _, ...rest } = choices as QuantizeModelsOptions;
-    checkTargets(targets, choices as SizeOptions);
+    if (targets.length === 0) throw rangeError('to', { kind: 'number', min: 1, unit: 'target' }, 0);
+    for (const [i, to] of targets.entries()) {
+      if (typeof to !== 'string') throw typeError(`to[${i}]`, ofType('string'), to);
+      if (targets.indexOf(to) < i) throw rangeError(`to[${i}]`, { kind: 'distinct' }, to);
+    }
+    if (hasSizeOption(choices as SizeOptions)) {
+      const hint: Hint = { kind: 'with', options: sizeNames.map((name) => mention(name)) };
+      throw rangeError('to', exactly(1, 'target'), targets.length, hint);
+    }
     for (const to of targets) checkQuantizeOptions({ ...rest, to });
     return withCallbacks(rest, (own) => withModel(file, own, (opened) => quantizeSeveral(opened, targets, own)));
   }
@@ -203,18 +211,6 @@ async function quantizeHolding(
 }
 
 // ----------------------------------------------------------------------------------------------------------------- several results
-
-/** Checks a list of targets. */
-function checkTargets(targets: readonly unknown[], options: SizeOptions): asserts targets is readonly ModelTarget[] {
-  if (targets.length === 0) throw rangeError('to', { kind: 'number', min: 1, unit: 'target' }, 0);
-  for (const [i, to] of targets.entries()) {
-    if (typeof to !== 'string') throw typeError(`to[${i}]`, ofType('string'), to);
-    if (targets.indexOf(to) < i) throw rangeError(`to[${i}]`, { kind: 'distinct' }, to);
-  }
-  if (!hasSizeOption(options)) return;
-  const hint: Hint = { kind: 'with', options: sizeNames.map((name) => mention(name)) };
-  throw rangeError('to', exactly(1, 'target'), targets.length, hint);
-}
 
 /** Makes a result for each target, each under its usual name. Errors that follow from the arguments are thrown before any work. */
 async function quantizeSeveral(

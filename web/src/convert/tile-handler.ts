@@ -37,26 +37,7 @@ class Received implements GivenBytes {
   }
 
   take(target: Uint8Array): void | Promise<void> {
-    const done = this.#takeSome(target);
-    return done < target.length ? this.#takeRest(target.subarray(done)) : undefined;
-  }
-
-  /** Gives back the chunks that are left. */
-  end(): void {
-    for (const chunk of this.#chunks) if (chunk !== undefined) this.#giveBack(chunk);
-  }
-
-  async #takeRest(target: Uint8Array): Promise<void> {
-    for (let done = 0; done < target.length; done += this.#takeSome(target.subarray(done))) {
-      if (this.#chunks.length > 0) continue;
-      await new Promise<void>((resolve) => {
-        this.#goOn = resolve;
-      });
-    }
-  }
-
-  /** Takes the bytes that are here. Returns their count. */
-  #takeSome(target: Uint8Array): number {
+    // Take the bytes that are here.
     let done = 0;
     while (done < target.length && this.#chunks.length > 0) {
       const [chunk] = this.#chunks;
@@ -67,7 +48,17 @@ class Received implements GivenBytes {
       if (bytes.length < chunk.length) this.#chunks[0] = chunk.subarray(bytes.length);
       else this.#giveBack(this.#chunks.shift() as Uint8Array<ArrayBuffer>);
     }
-    return done;
+    if (done === target.length) return;
+    // Wait for the next ones.
+    const arrived = new Promise<void>((resolve) => {
+      this.#goOn = resolve;
+    });
+    return arrived.then(() => this.take(target.subarray(done)));
+  }
+
+  /** Gives back the chunks that are left. */
+  end(): void {
+    for (const chunk of this.#chunks) if (chunk !== undefined) this.#giveBack(chunk);
   }
 }
 

@@ -67,7 +67,7 @@ function firstBit(i: number, packing: Packing): number {
 
 /** Int32 words that hold n codes. */
 export function wordsOf(n: number, packing: Packing): number {
-  return n === 0 ? 0 : Math.ceil((firstBit(n - 1, packing) + packing.bits) / 32);
+  return Math.ceil(packing.wholeWords ? n / codesPerUnit(packing) : (n * packing.bits) / 32);
 }
 
 /** Unused bits of the last word of n codes. */
