@@ -48,7 +48,7 @@ function verdict(right: number, plain: number): string {
   return 'It stumbles. Finer scales or better ranges help.';
 }
 
-/** What the lab says of a network. */
+/** Words about a network. */
 interface LabResult {
   readonly right: string;
   readonly bytes: string;

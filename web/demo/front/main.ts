@@ -223,11 +223,10 @@ async function start(): Promise<void> {
   });
   const core = loadCore(store);
   const tellingEvents = startTelling(store, core);
-  const [hero, door, teller, labBox] = ['hero', 'door', 'teller-box', 'lab-box'].map((id) => byId(id, HTMLElement)) as [
-    HTMLElement,
-    HTMLElement,
-    HTMLElement,
-    HTMLElement,
+  const [hero, teller, labBox] = [
+    byId('hero', HTMLElement),
+    byId('teller-box', HTMLElement),
+    byId('lab-box', HTMLElement),
   ];
 
   function draw(state: State, before: State | undefined): void {
@@ -256,7 +255,7 @@ async function start(): Promise<void> {
     }
   }
 
-  render(doorView(), door);
+  render(doorView(), byId('door', HTMLElement));
   store.draw();
   playOnce(store);
   onTheme(hero, () => set({ theme: current().theme + 1 }));

@@ -14,7 +14,7 @@ interface TellingStore {
   set(change: Partial<State>): void;
 }
 
-/** What the visitor may do with the storyteller. */
+/** Actions of the visitor on the storyteller. */
 export interface TellingEvents {
   /** Changes the settings. @param isDone true to write anew */
   change(telling: Partial<Telling>, isDone?: boolean): void;
@@ -70,7 +70,7 @@ export function startTelling(store: TellingStore, core: Promise<Scalepoint | und
   return events;
 }
 
-/** What the chosen width did. */
+/** The sentence about the story of the chosen width. */
 function resultText({ stories, telling: { bits } }: State): string {
   const { size = '', verdict = '' } = stories.find((story) => story.bits === bits) ?? {};
   return verdict === '' || size === '' ? '' : `${bits} bits, ${size}: ${verdict}`;

@@ -110,7 +110,7 @@ function clippingCaption({ marks, length }: ClippingView, clipped: number): stri
       : '';
   const best = marks.reduce((a, b) => (b.y > a.y ? b : a));
   const gain = best.y - marks[0]!.y;
-  if (!(Number.isFinite(gain) && gain > 0.005)) return `${first} Here nothing is gained by clipping.${note}`;
+  if (!(Number.isFinite(gain) && gain > 0.005)) return `${first} Clipping gains nothing here.${note}`;
   const name = `${best.label[0]?.toUpperCase()}${best.label.slice(1)}`;
   const now = clipped > 0 ? `, and ${formatShare(clipped / length)} is clipped now` : '';
   return `${first} ${name} gains ${formatReal(gain, 3)} dB over min-max here${now}.${note}`;
@@ -220,12 +220,12 @@ function rowsView({ view }: State, { set }: PageEvents): TemplateResult {
 
 // -------------------------------------------------------------------------------------------------------------- code and tables
 
-function codeView({ view, settings, own }: State, client: Client): TemplateResult {
+function codeView({ view, settings, held }: State, client: Client): TemplateResult {
   const code = view && snippet(view.data, view.settings);
   const save = async () => {
     try {
-      const held = settings.data === 'own' ? own?.id : undefined;
-      const { bytes, name } = await client.call('pack', { settings, own: held });
+      const dataId = settings.data === 'own' ? held?.id : undefined;
+      const { bytes, name } = await client.call('pack', { settings, dataId });
       download(new Blob([bytes]), name);
     } catch (error) {
       showProblem('settings', { title: 'There is nothing to save', text: `${messageOf(error)}.` });

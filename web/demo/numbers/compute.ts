@@ -1,6 +1,7 @@
 // Turns an evaluation into the data that the page draws. Runs in the worker.
 
 import { blockTypeInfo, type Scalepoint } from 'scalepoint';
+import type { Failure } from '../shared/calls.js';
 import type { Bins } from '../shared/charts.js';
 import { binsFor } from '../shared/charts.js';
 import { formatCount } from '../shared/format.js';
@@ -11,7 +12,7 @@ import type { DataSet, Statistics } from './data.js';
 import { countBytes, type Evaluation, evaluate, type Slice, sliceOf } from './evaluate.js';
 import { partsOf } from './parts.js';
 import { bitWidths, blockChoices, defaultSettings, granularityOf, type Settings, typeName } from './settings.js';
-import type { Failure, LineView, NumberRow, NumbersView, Result, Rung, ViewRequest } from './view.js';
+import type { LineView, NumberRow, NumbersView, Result, Rung, ViewRequest } from './view.js';
 
 /** Most numbers to quantize for each row of the table of types. Of larger data a sample is taken. */
 const ladderLimit = 65_536;
@@ -106,7 +107,7 @@ function countCodes({ codes, levels }: Slice): Uint32Array {
 }
 
 /** True if the rows of the data can be cut into blocks of a type. */
-const fits = (data: DataSet, block: Settings['block']) =>
+const fitsBlocks = (data: DataSet, block: Settings['block']) =>
   (data.shape.at(-1) ?? 1) % blockTypeInfo(block).elements === 0;
 
 /** Result of a call; undefined if it throws. Data with NaN fit integers that saturate, but no other type. */
@@ -118,14 +119,16 @@ function attempt<T>(call: () => T): T | undefined {
   }
 }
 
-/** The same settings with every other type. */
+/** Results of all types, each with the settings beside it. */
 function ladderOf(core: Scalepoint, data: DataSet, settings: Settings): NonNullable<NumbersView['ladder']> {
   const { bits, block } = defaultSettings;
   const changes: Rung['change'][] = [
     ...bitWidths.map((width) => ({ codes: 'integers' as const, bits: width, block })),
     { codes: 'nf4', bits, block },
     { codes: 'float8', bits, block },
-    ...blockChoices.filter((type) => fits(data, type)).map((type) => ({ codes: 'blocks' as const, bits, block: type })),
+    ...blockChoices
+      .filter((type) => fitsBlocks(data, type))
+      .map((type) => ({ codes: 'blocks' as const, bits, block: type })),
   ];
   let used = 0;
   const rungs = changes.flatMap((change) => {

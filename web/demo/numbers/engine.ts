@@ -70,8 +70,8 @@ export class NumbersEngine {
   }
 
   /** The data to show. */
-  #dataOf({ own, settings }: Pick<ViewRequest, 'own' | 'settings'>): DataSet {
-    const held = own === undefined ? undefined : this.#held.get(own);
+  #dataOf({ dataId, settings }: Pick<ViewRequest, 'dataId' | 'settings'>): DataSet {
+    const held = dataId === undefined ? undefined : this.#held.get(dataId);
     if (held !== undefined) return held;
     const key = [settings.distribution, settings.size, settings.seed, settings.rowsDiffer].join();
     if (this.#made?.key !== key) this.#made = { key, data: generatedData(settings) };
@@ -143,7 +143,7 @@ export class NumbersEngine {
   }
 
   /** The codes as bytes, for a download. */
-  pack(wish: Pick<ViewRequest, 'settings' | 'own'>): { bytes: Uint8Array<ArrayBuffer>; name: string } {
+  pack(wish: Pick<ViewRequest, 'settings' | 'dataId'>): { bytes: Uint8Array<ArrayBuffer>; name: string } {
     const { settings } = wish;
     const { values, shape, stem } = this.#dataOf(wish);
     const core = this.#core;

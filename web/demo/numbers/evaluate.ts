@@ -208,9 +208,9 @@ export function evaluate(core: Scalepoint, data: DataSet, settings: Settings, li
 
 /** The levels of one part whose codes are integers or indices into a codebook. */
 function levelsOf({ settings, scale, zeroPoint, codebook }: Evaluation, part: number): Levels {
-  const own = scale[part]!;
-  if (codebook !== undefined) return listLevels(Array.from(codebook, (value) => value * own));
-  return { ...codeRange(settings), scale: own, zeroPoint: zeroPoint[part]! };
+  const step = scale[part]!;
+  if (codebook !== undefined) return listLevels(Array.from(codebook, (value) => value * step));
+  return { ...codeRange(settings), scale: step, zeroPoint: zeroPoint[part]! };
 }
 
 /** Extracts one part of an evaluation. `wanted` is clamped to the parts that there are. */

@@ -1,8 +1,8 @@
+import type { Failure } from '../shared/calls.js';
 import { formatCount, formatMany } from '../shared/format.js';
 import type { PageProblem } from '../shared/problems.js';
 import type { Statistics } from './data.js';
 import type { Settings } from './settings.js';
-import type { Failure } from './view.js';
 
 /** The action that a problem offers. */
 export interface WaysOut {

@@ -10,7 +10,7 @@ import {
   formatShare,
 } from '../shared/format.js';
 import { html, live, noChange, type TemplateResult } from '../shared/template.js';
-import { drawProbe, tellBar } from './probe.js';
+import { barText, drawProbe } from './probe.js';
 import { typeName } from './settings.js';
 import type { PageEvents, State } from './state.js';
 import type { NumbersView, PartView } from './view.js';
@@ -98,7 +98,7 @@ function draw(node: SVGSVGElement, view: NumbersView, bar: number | undefined): 
 export function histogramPanel({ view, bar: wanted }: State, { set }: PageEvents): TemplateResult {
   const bars = view?.bars;
   const bar = bars !== undefined && wanted !== undefined && wanted < bars.counts.length ? wanted : undefined;
-  const words = bars === undefined || bar === undefined ? '' : tellBar(bars, view?.part?.levels, bar);
+  const words = bars === undefined || bar === undefined ? '' : barText(bars, view?.part?.levels, bar);
   const hint = view?.result === undefined && view !== undefined ? 'its numbers' : 'which codes its numbers became';
   const choose = (event: Event) => set({ bar: valueAt(event) });
   const focus = (event: Event) => {

@@ -71,10 +71,10 @@ export class Loop {
   }
 
   #ask(limit: number, sections: readonly Section[]): Promise<NumbersView> {
-    const { settings, own, lineAt, row } = this.#state;
+    const { settings, held, lineAt, row } = this.#state;
     const widths = { histogram: widthOf('histogram'), line: widthOf('numberline'), errors: widthOf('errors') };
-    const id = settings.data === 'own' ? own?.id : undefined;
-    const wish: ViewRequest = { settings, own: id, limit, widths, lineAt, row, open: sections };
+    const dataId = settings.data === 'own' ? held?.id : undefined;
+    const wish: ViewRequest = { settings, dataId, limit, widths, lineAt, row, open: sections };
     return this.#client.call('view', wish);
   }
 

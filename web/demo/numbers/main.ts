@@ -38,7 +38,7 @@ const client = startClient();
 const render = pageRenderer();
 const state: State = {
   settings: firstSettings(),
-  own: undefined,
+  held: undefined,
   view: undefined,
   slow: {},
   lineAt: undefined,
@@ -47,7 +47,7 @@ const state: State = {
   open: new Set(),
   isBusy: true,
 };
-/** What the page is waiting for. */
+/** Words for the time before the first view. */
 let waits = 'Loading the core…';
 
 const events: PageEvents = {
@@ -93,14 +93,14 @@ const rested = () => announce(state.view === undefined ? '' : sentence(state.vie
 const loop = new Loop(client, state, draw, rested);
 const address = startAddress((wanted) => {
   state.settings = wanted;
-  sources.show(wanted.data === 'own' && state.own !== undefined ? 'own' : 'generated');
+  sources.show(wanted.data === 'own' && state.held !== undefined ? 'own' : 'generated');
   loop.schedule();
 });
 const sources = new Sources(client, {
   onGenerate: () => events.change({ data: 'generated' }, 'source'),
   onData(data) {
-    if (state.own?.id !== data.id) state.row = { start: 0 };
-    state.own = data;
+    if (state.held?.id !== data.id) state.row = { start: 0 };
+    state.held = data;
     events.change({ data: 'own', part: 0 }, 'source');
   },
   onProblem: (problem) => showProblem('file', problem),

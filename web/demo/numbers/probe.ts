@@ -10,10 +10,10 @@ function endsOf({ min, max, counts }: Bars, bar: number): [number, number] {
   return [min + bar * step, min + (bar + 1) * step];
 }
 
-const named = (levels: Levels, code: number) => `${formatCode(code)} (${formatLabel(levelAt(levels, code))})`;
+const codeText = (levels: Levels, code: number) => `${formatCode(code)} (${formatLabel(levelAt(levels, code))})`;
 
 /** The floats of a bar and their codes, in words. */
-export function tellBar(bars: Bars, levels: Levels | undefined, bar: number): string {
+export function barText(bars: Bars, levels: Levels | undefined, bar: number): string {
   const count = bars.counts[bar] ?? 0;
   const [from, to] = endsOf(bars, bar);
   const where = from === to ? `${formatLabel(from)}` : `${formatLabel(from)} to ${formatLabel(to)}`;
@@ -21,12 +21,12 @@ export function tellBar(bars: Bars, levels: Levels | undefined, bar: number): st
   const { codes } = bars;
   if (count === 0 || levels === undefined || codes === undefined) return text;
   const [first, last] = [codes.first[bar]!, codes.last[bar]!];
-  if (first === last) return `${text} → code ${named(levels, first)}`;
-  if (last - first >= mostShares) return `${text} → codes ${named(levels, first)} to ${named(levels, last)}`;
+  if (first === last) return `${text} → code ${codeText(levels, first)}`;
+  if (last - first >= mostShares) return `${text} → codes ${codeText(levels, first)} to ${codeText(levels, last)}`;
   const parts: string[] = [];
   for (let code = first; code <= last; code++) {
     const share = codes.shares[bar * mostShares + code - first]!;
-    if (share > 0) parts.push(`${formatCount(share)} → code ${named(levels, code)}`);
+    if (share > 0) parts.push(`${formatCount(share)} → code ${codeText(levels, code)}`);
   }
   return `${text}: ${parts.join(', ')}`;
 }

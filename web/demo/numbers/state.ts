@@ -9,7 +9,7 @@ export const slowSections = ['ladder', 'clipping', 'codes'] as const satisfies r
 export interface State {
   settings: Settings;
   /** The visitor's own data, once there are any. */
-  own: HeldData | undefined;
+  held: HeldData | undefined;
   /** The newest answer of the worker. */
   view: NumbersView | undefined;
   /** The newest of each slow section. */
@@ -28,7 +28,7 @@ export interface State {
   isBusy: boolean;
 }
 
-/** What the views of the page may do. */
+/** Actions of the views of the page. */
 export interface PageEvents {
   /** Changes settings. @param isMoving true for a control that moves through many values */
   change(settings: Partial<Settings>, control: string, isMoving?: boolean): void;

@@ -1,6 +1,7 @@
 // Requests to the worker and the views that it computes, all as plain data.
 
 import type { ErrorMeasures } from 'scalepoint';
+import type { Failure } from '../shared/calls.js';
 import type { Bins } from '../shared/charts.js';
 import type { Levels } from '../shared/levels.js';
 import type { ChartMark, Series } from '../shared/lines.js';
@@ -9,12 +10,6 @@ import type { DataFacts, Statistics } from './data.js';
 import type { ByteCount } from './evaluate.js';
 import type { RangeMethod, Settings } from './settings.js';
 
-/** An error of the core, as it travels between threads. */
-export interface Failure {
-  readonly code?: string;
-  readonly message: string;
-}
-
 /** The parts of the page that are computed only while they are open. */
 export type Section = 'line' | 'ladder' | 'clipping' | 'codes' | 'errors' | 'rows' | 'twin';
 
@@ -22,7 +17,7 @@ export type Section = 'line' | 'ladder' | 'clipping' | 'codes' | 'errors' | 'row
 export interface ViewRequest {
   readonly settings: Settings;
   /** The visitor's own data; undefined for generated data. */
-  readonly own: number | undefined;
+  readonly dataId: number | undefined;
   /** Most numbers to quantize. Of larger data a sample is taken. */
   readonly limit: number;
   /** Sizes in pixels, which decide how many bars and levels there is room for. */

@@ -22,7 +22,7 @@ const calls = {
   files: async (files: readonly File[]) => (await engine).files(files),
   tensor: async (index: number) => (await engine).tensor(index),
   drop: async (id: number) => (await engine).drop(id),
-  pack: async (wish: Pick<ViewRequest, 'settings' | 'own'>) => (await engine).pack(wish),
+  pack: async (wish: Pick<ViewRequest, 'settings' | 'dataId'>) => (await engine).pack(wish),
 };
 export type NumbersCalls = typeof calls;
 

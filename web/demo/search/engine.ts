@@ -39,14 +39,14 @@ const dot = (a: Float32Array, from: number, b: Float32Array) => {
 /** Computes for the page, one thing after the other, what it wants first. */
 export class SearchEngine {
   readonly #core: Scalepoint;
-  #say: (step: SearchStep) => void = () => {};
+  #report: (step: SearchStep) => void = () => {};
   #held: Held | undefined;
   #wanted: Settings = defaults;
   #running = false;
   /** The indexes of one metric and number of elements, by their bits. */
   readonly #indexes = new Map<number, VectorIndex>();
-  #indexesOf = '';
-  readonly #said = new Set<string>();
+  #indexesKey = '';
+  readonly #reported = new Set<string>();
   /** The best vectors of each query by exact scores. */
   readonly #truth = new Map<VectorMetric, readonly Uint32Array[]>();
   #rowBytes = 0;
@@ -56,19 +56,19 @@ export class SearchEngine {
   }
 
   /** Measures settings first. Settles once all are measured, or at once while another call measures. */
-  want(settings: Settings, say: (step: SearchStep) => void): Promise<void> {
+  want(settings: Settings, report: (step: SearchStep) => void): Promise<void> {
     this.#wanted = settings;
-    return this.#run(say);
+    return this.#run(report);
   }
 
   /** Reads or makes vectors, and measures them. An engine opens vectors once. */
-  async open(file: File | undefined, settings: Settings, say: (step: SearchStep) => void): Promise<void> {
+  async open(file: File | undefined, settings: Settings, report: (step: SearchStep) => void): Promise<void> {
     const { version, simd, buildId } = this.#core;
-    say({ kind: 'core', facts: { version, simd, buildId } });
+    report({ kind: 'core', facts: { version, simd, buildId } });
     this.#wanted = settings;
-    this.#say = say;
+    this.#report = report;
     const words = file === undefined ? 'Making vectors' : `Reading ${file.name}`;
-    const done = (share: number) => say({ kind: 'doing', words, share });
+    const done = (share: number) => report({ kind: 'doing', words, share });
     done(0);
     await nextTask();
     const made = file === undefined;
@@ -76,8 +76,8 @@ export class SearchEngine {
       ? { ...makeVectors(madeCount + mostQueries, madeDimension, done), left: 0 }
       : await readVectors(file, done);
     this.#held = await this.#hold(all);
-    say({ kind: 'data', facts: { ...this.#factsOf(this.#held), made, left } });
-    await this.#run(say);
+    report({ kind: 'data', facts: { ...this.#factsOf(this.#held), made, left } });
+    await this.#run(report);
   }
 
   /** Takes the last vectors as queries, and compares them with all others. */
@@ -103,7 +103,7 @@ export class SearchEngine {
       const found = layer.forward(batch, { batch: asked });
       layer.dispose();
       for (const [i, list] of products.entries()) list.set(found.subarray(i * rows, (i + 1) * rows), row);
-      this.#say({ kind: 'doing', words: 'Searching exactly, to compare', share: row / count });
+      this.#report({ kind: 'doing', words: 'Searching exactly, to compare', share: row / count });
       await nextTask();
     }
     const squares = Float64Array.from({ length: count }, (_, i) => {
@@ -129,14 +129,14 @@ export class SearchEngine {
   /** The exact score, for which higher is better. */
   #values({ set, queries, products, squares }: Held, metric: Settings['metric'], query: number): Float64Array {
     const q = queries[query] as Float32Array;
-    const own = dot(q, 0, q);
+    const length = dot(q, 0, q);
     const list = products[query] as Float32Array;
     return Float64Array.from({ length: set.count }, (_, i) => {
       const product = list[i] as number;
       if (metric === 'dot') return product;
       const square = squares[i] as number;
-      if (metric === 'euclidean') return -Math.sqrt(Math.max(0, own + square - 2 * product));
-      return own * square > 0 ? product / Math.sqrt(own * square) : 0;
+      if (metric === 'euclidean') return -Math.sqrt(Math.max(0, length + square - 2 * product));
+      return length * square > 0 ? product / Math.sqrt(length * square) : 0;
     });
   }
 
@@ -149,10 +149,10 @@ export class SearchEngine {
   }
 
   /** Does the next thing, until nothing is left to do. */
-  async #run(say: (step: SearchStep) => void): Promise<void> {
+  async #run(report: (step: SearchStep) => void): Promise<void> {
     if (this.#running) return;
     this.#running = true;
-    this.#say = say;
+    this.#report = report;
     try {
       while (this.#held !== undefined && this.#step(this.#held)) await nextTask();
     } finally {
@@ -163,24 +163,24 @@ export class SearchEngine {
   /** Computes the most wanted result that was not sent yet. Returns false if all were sent. */
   #step(held: Held): boolean {
     const wanted = { ...this.#wanted, query: this.#wanted.query % held.queries.length };
-    const own = `${wanted.metric} ${wanted.part}`;
-    if (own !== this.#indexesOf) {
+    const key = `${wanted.metric} ${wanted.part}`;
+    if (key !== this.#indexesKey) {
       for (const index of this.#indexes.values()) index.dispose();
       this.#indexes.clear();
-      this.#indexesOf = own;
+      this.#indexesKey = key;
     }
-    const said = (key: string) => this.#said.size === this.#said.add(key).size;
+    const isReported = (key: string) => this.#reported.size === this.#reported.add(key).size;
     const figuresOf = (settings: Settings) => {
       const key = figuresKey(settings);
-      if (said(key)) return false;
-      this.#sayDoing(settings);
-      this.#say({ kind: 'figures', key, figures: this.#figuresOf(held, this.#indexOf(held, settings), settings) });
+      if (isReported(key)) return false;
+      this.#reportWork(settings);
+      this.#report({ kind: 'figures', key, figures: this.#figuresOf(held, this.#indexOf(held, settings), settings) });
       return true;
     };
     const pictureOf = (settings: Settings) => {
       const key = pictureKey(settings);
-      if (said(key)) return false;
-      this.#say({ kind: 'picture', key, picture: this.#pictureOf(held, this.#indexOf(held, settings), settings) });
+      if (isReported(key)) return false;
+      this.#report({ kind: 'picture', key, picture: this.#pictureOf(held, this.#indexOf(held, settings), settings) });
       return true;
     };
     if (figuresOf(wanted) || pictureOf(wanted)) return true;
@@ -193,11 +193,11 @@ export class SearchEngine {
   }
 
   /** Says what the page waits for, if it waits for these settings. */
-  #sayDoing(settings: Settings): void {
+  #reportWork(settings: Settings): void {
     const { bits } = settings;
     if (figuresKey(settings) !== figuresKey(this.#wanted)) return;
     const words = this.#indexes.has(bits) ? 'Searching' : `Making codes of ${bits} ${bits === 1 ? 'bit' : 'bits'}`;
-    this.#say({ kind: 'doing', words, share: 1 });
+    this.#report({ kind: 'doing', words, share: 1 });
   }
 
   /** The index of settings. It is made in one call, so that it has no room for more vectors. */

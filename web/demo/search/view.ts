@@ -31,7 +31,7 @@ export interface State {
   lastPicture?: { readonly picture: Picture; readonly settings: Settings } | undefined;
 }
 
-/** What the visitor may do. */
+/** Actions of the visitor. */
 export interface SearchEvents {
   /** Changes settings while a slider moves. */
   change(settings: Partial<Settings>): void;

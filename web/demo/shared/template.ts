@@ -79,8 +79,8 @@ export function renderWithFocus(draw: () => void): void {
 }
 
 /**
- * What renders the page that is shown now into its main element, above its static notes. It keeps the focus, and returns false once another
- * page has taken the place of this one: see `visit`.
+ * Makes the function that renders the page of now into its main element, above its static notes. It keeps the focus, and returns false
+ * once another page has taken the place of this one: see `visit`.
  */
 export function pageRenderer(): (page: TemplateResult) => boolean {
   const main = byId('main', HTMLElement);
