@@ -34,7 +34,7 @@ function draw(figure: SVGSVGElement, { lab, readings }: State): void {
       <path class="plain" d=${pathOf(pointsOf(plainStorage))} />
       <path class="curve" d=${pathOf(chosen)} />
       ${chosen.map((point) => svg`<circle class="dot" cx=${point.x} cy=${point.y} r="4" />`)}
-      ${chosen.map((point) => point.bits === lab.bits && svg`<circle class="spot" cx=${point.x} cy=${point.y} r="8" />`)}`,
+      ${chosen.filter(({ bits }) => bits === lab.bits).map((point) => svg`<circle class="spot" cx=${point.x} cy=${point.y} r="8" />`)}`,
     figure,
   );
 }

@@ -13,7 +13,7 @@ import {
 } from '../shared/format.js';
 import { type Levels, levelAt } from '../shared/levels.js';
 import { drawLines } from '../shared/lines.js';
-import { messageOf, showProblem } from '../shared/problems.js';
+import { messageOf } from '../shared/problems.js';
 import { html, live, nothing, scrollBox, type TemplateResult } from '../shared/template.js';
 import type { Client } from './loop.js';
 import { drawNumberLine } from './numberline.js';
@@ -220,7 +220,7 @@ function rowsView({ view }: State, { set }: PageEvents): TemplateResult {
 
 // -------------------------------------------------------------------------------------------------------------- code and tables
 
-function codeView({ view, settings, held }: State, client: Client): TemplateResult {
+function codeView({ view, settings, held }: State, { set }: PageEvents, client: Client): TemplateResult {
   const code = view && snippet(view.data, view.settings);
   const save = async () => {
     try {
@@ -228,7 +228,7 @@ function codeView({ view, settings, held }: State, client: Client): TemplateResu
       const { bytes, name } = await client.call('pack', { settings, dataId });
       download(new Blob([bytes]), name);
     } catch (error) {
-      showProblem('settings', { title: 'There is nothing to save', text: `${messageOf(error)}.` });
+      set({ problem: { title: 'There is nothing to save', text: `${messageOf(error)}.` } });
     }
   };
   return html`<div class="beside">
@@ -296,7 +296,7 @@ export function closerPanel(state: State, events: PageEvents, client: Client): T
     ${section('codes', 'Even steps or better codes', 'integers, NF4, FP4 and learned codes at every width', codesView(state))}
     ${section('errors', 'Errors', 'their histogram, and six more measures', errorsView(state))}
     ${section('rows', 'Number by number', 'original, code, bits, quantized, error', rowsView(state, events))}
-    ${section('code', 'The same in code', 'for the npm package, and where the bytes go', codeView(state, client))}
+    ${section('code', 'The same in code', 'for the npm package, and where the bytes go', codeView(state, events, client))}
     ${section('twin', 'The histogram as tables', 'every level and every bar in figures', twinView(state))}
   </section>`;
 }

@@ -1,6 +1,6 @@
 import { callWorker, type WorkerCaller } from '../shared/calls.js';
 import { byId } from '../shared/dom.js';
-import { asSentence, messageOf, showProblem } from '../shared/problems.js';
+import { asSentence, messageOf } from '../shared/problems.js';
 import { countOf } from './data.js';
 import { type State, slowSections } from './state.js';
 import type { NumbersView, Section, ViewRequest } from './view.js';
@@ -70,12 +70,14 @@ export class Loop {
     }
   }
 
-  #ask(limit: number, sections: readonly Section[]): Promise<NumbersView> {
+  async #ask(limit: number, sections: readonly Section[]): Promise<NumbersView> {
     const { settings, held, lineAt, row } = this.#state;
     const widths = { histogram: widthOf('histogram'), line: widthOf('numberline'), errors: widthOf('errors') };
     const dataId = settings.data === 'own' ? held?.id : undefined;
     const wish: ViewRequest = { settings, dataId, limit, widths, lineAt, row, open: sections };
-    return this.#client.call('view', wish);
+    const view = await this.#client.call('view', wish);
+    this.#state.problem = undefined;
+    return view;
   }
 
   async #run(what: 'live' | 'rest'): Promise<void> {
@@ -85,11 +87,12 @@ export class Loop {
       if (what === 'live') await this.#live();
       else await this.#atRest();
     } catch (error) {
-      showProblem('settings', {
+      this.#state.problem = {
         title: 'The page stopped computing',
         text: `${asSentence(messageOf(error))} Load the page again. The link keeps the settings.`,
         action: { label: 'Load again', run: () => location.reload() },
-      });
+      };
+      this.#draw();
     } finally {
       this.#running = false;
     }

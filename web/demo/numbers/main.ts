@@ -45,6 +45,7 @@ const state: State = {
   row: { start: 0 },
   bar: undefined,
   open: new Set(),
+  problem: undefined,
   isBusy: true,
 };
 /** Words for the time before the first view. */
@@ -80,13 +81,13 @@ function draw(): void {
       ${figuresPanel(view)}
       ${closerPanel(state, events, client)}
     </div>`);
-  if (view === undefined || !isShown) return;
-  const { failure, settings, statistics } = view;
+  if (!isShown) return;
   const ways = {
     saturate: () => events.change({ nonFinite: 'saturate' }, 'saturate'),
     useIntegers: () => events.change({ codes: 'integers' }, 'integers'),
   };
-  showProblem('settings', failure && explainQuantizing(failure, statistics, settings, ways));
+  const failure = view?.failure && explainQuantizing(view.failure, view.statistics, view.settings, ways);
+  showProblem('settings', state.problem ?? failure);
 }
 
 const rested = () => announce(state.view === undefined ? '' : sentence(state.view));
@@ -116,8 +117,7 @@ async function start(): Promise<void> {
     showCore(await client.call('facts', undefined));
   } catch (error) {
     waits = '';
-    draw();
-    return showProblem('settings', explainLoading(error));
+    return events.set({ problem: explainLoading(error) });
   }
   if (state.settings.data === 'own') {
     // A link may ask for the visitor's own data before there are any.

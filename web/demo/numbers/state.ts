@@ -1,3 +1,4 @@
+import type { PageProblem } from '../shared/problems.js';
 import type { HeldData } from './engine.js';
 import type { Settings } from './settings.js';
 import type { NumbersView, Section, ViewRequest } from './view.js';
@@ -24,6 +25,8 @@ export interface State {
   /** The selected bar of the histogram. */
   bar: number | undefined;
   readonly open: Set<Section>;
+  /** The reason that the page does not compute, or cannot save. It goes with the next view. */
+  problem: PageProblem | undefined;
   /** True while the page computes or reads. */
   isBusy: boolean;
 }

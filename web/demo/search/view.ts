@@ -147,7 +147,7 @@ function resultView(state: State, events: SearchEvents): TemplateResult {
       ${figure('time', 'Time of a query', lastFigures && formatTime(lastFigures.milliseconds), data && `exact, in plain JavaScript: ${formatTime(data.exactMilliseconds)}`)}
       ${figure('memory', 'Memory', lastFigures && formatBytes(lastFigures.bytes), data && `as float32: ${formatBytes(data.count * data.dimension * 4)}`)}
     </dl>
-    <p class="hint" id="status" role="status">${waits ? `${doing?.words ?? 'Loading'}…` : problem === undefined && data && dataText(data)}</p>
+    <p class="hint" id="status" role="status">${waits ? `${doing?.words ?? 'Loading'}…` : problem === undefined && data !== undefined ? dataText(data) : ''}</p>
     <progress id="progress" class=${waits ? '' : 'idle'} max="1" .value=${doing?.share ?? 0} aria-labelledby="status"></progress>
     <div class="problem" id="problem" role="alert" ?hidden=${problem === undefined}><p id="problem-text">${problem && sentence(problem)}</p><button type="button" @click=${() => events.open()}>Use the sample vectors</button></div>
     ${pictureView(state, events, settings.query)}
