@@ -73,6 +73,8 @@ function barAt(view: NumbersView, { clientX, currentTarget }: PointerEvent): num
   return bar >= 0 && bar < bars.counts.length ? bar : undefined;
 }
 
+/** Width of the histogram, which decides how many bars it has. */
+let widthBefore: number | undefined;
 /** The histogram that is drawn, without the chosen bar. */
 let drawn: { readonly view: NumbersView; readonly width: number; readonly height: number } | undefined;
 
@@ -105,6 +107,12 @@ export function histogramPanel({ view, bar: wanted }: State, { set }: PageEvents
     if ((event.target as Element).matches(':focus-visible')) choose(event);
   };
   const leave = () => set({ bar: undefined });
+  const drawAll = (node: SVGSVGElement) => {
+    if (view !== undefined) draw(node, view, bar);
+    const { width } = node.getBoundingClientRect();
+    if (widthBefore !== undefined && width !== widthBefore) set({}, 'moving view');
+    widthBefore = width;
+  };
   const result = view?.result;
   return html`<section class="panel picture" aria-labelledby="histogram-title">
     <div class="head">
@@ -112,7 +120,7 @@ export function histogramPanel({ view, bar: wanted }: State, { set }: PageEvents
       <p class="legend" aria-hidden="true"><span class="key bar-key"></span> numbers <span class="key level-key"></span> <span>${view === undefined ? 'levels' : `levels of ${typeName(view.settings)}`}</span></p>
     </div>
     <div class="probe" @pointermove=${(event: PointerEvent) => view && set({ bar: barAt(view, event) })} @pointerleave=${leave}>
-      ${chartView('histogram', (node) => view && draw(node, view, bar), [view, bar])}
+      ${chartView('histogram', drawAll, [view, bar])}
       <input type="range" id="bar" min="0" max=${Math.max(0, (bars?.counts.length ?? 0) - 1)} step="1" aria-label="Bar of the histogram" aria-valuetext=${words}
         .value=${bar === undefined ? noChange : live(String(bar))} @input=${choose} @focus=${focus} @blur=${leave}>
     </div>
