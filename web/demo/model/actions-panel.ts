@@ -1,7 +1,7 @@
 // Panels that save, show the progress, and say how to use the result.
 import type { QuantizeModelResult } from 'scalepoint/model';
 import { converters, noteText } from '../../src/tooling.js';
-import { copy, download } from '../shared/copy.js';
+import { copy, download, jsonBlob } from '../shared/copy.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { sentence } from '../shared/problems.js';
 import { html, remembered, type TemplateResult } from '../shared/template.js';
@@ -11,7 +11,7 @@ import type { Runner } from './run.js';
 import type { ModelSession } from './session.js';
 import { totalBytes } from './sizes.js';
 import { isSaving, type OpenState, quantizedFile, reportOf } from './state.js';
-import { csvOf, formatSeconds } from './wording.js';
+import { csvOf, formatSeconds, leftText } from './wording.js';
 import { savingWorkers } from './workers.js';
 
 /** Memory that each worker takes at most, in bytes. */
@@ -42,11 +42,9 @@ function runText(state: OpenState): string {
       return 'Cancelled. Nothing was saved.';
     case 'saved':
       return `Saved ${run.name}. See below how to use it.`;
-    case 'running': {
+    case 'running':
       if (run.bytesTotal === 0) return 'Starting…';
-      const left = run.secondsLeft === undefined ? '' : `, about ${formatSeconds(run.secondsLeft)} left`;
-      return `${formatBytes(run.bytesDone)} of ${formatBytes(run.bytesTotal)}${left} · ${run.tensor}`;
-    }
+      return `${formatBytes(run.bytesDone)} of ${formatBytes(run.bytesTotal)}${leftText(run.secondsLeft)} · ${run.tensor}`;
     default:
       return plan === undefined ? '' : resultName(state);
   }
@@ -108,8 +106,6 @@ export function saveView(state: OpenState, session: ModelSession, runner: Runner
 export const notesText = ({ plan }: OpenState): string =>
   plan?.notes.map((note) => sentence(noteText(note, pageWords))).join(' ') ?? '';
 
-const json = (value: unknown) => new Blob([`${JSON.stringify(value, null, 2)}\n`], { type: 'application/json' });
-
 /** The file with which older loaders of GPTQ and AWQ find the settings of codes. */
 function settingsFile({ quantizeConfig, quantConfig }: QuantizeModelResult) {
   if (quantizeConfig !== undefined) return { name: 'quantize_config.json', content: quantizeConfig };
@@ -138,9 +134,9 @@ export function savedView(state: OpenState): TemplateResult {
       <div class="saved-head">
         <h2 id="saved-title">${isHidden ? 'How to use it' : title}</h2>
         <button type="button" id="model-config" ?hidden=${result?.config === undefined}
-          @click=${() => download(json(result?.config), 'config.json')}>Save config.json</button>
+          @click=${() => download(jsonBlob(result?.config), 'config.json')}>Save config.json</button>
         <button type="button" id="model-settings" ?hidden=${settings === undefined}
-          @click=${() => settings && download(json(settings.content), settings.name)}>Save ${settings?.name}</button>
+          @click=${() => settings && download(jsonBlob(settings.content), settings.name)}>Save ${settings?.name}</button>
       </div>
       <div class="readers" id="readers">${
         isHidden
@@ -168,7 +164,7 @@ export function reportView(state: OpenState): TemplateResult {
   const csv = save('csv', ({ tensors }) => new Blob([csvOf(tensors)], { type: 'text/csv' }));
   return html`
     <div class="row report">
-      <button type="button" id="model-json" ?disabled=${isDisabled} @click=${save('json', json)}>Report as JSON</button>
+      <button type="button" id="model-json" ?disabled=${isDisabled} @click=${save('json', jsonBlob)}>Report as JSON</button>
       <button type="button" id="model-csv" ?disabled=${isDisabled} @click=${csv}>Report as CSV</button>
     </div>`;
 }

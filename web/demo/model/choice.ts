@@ -3,6 +3,7 @@ import { type ModelFormat, type PlanOptions, presetTarget, resultName } from 'sc
 import { type FormatInfo, formats, type Preset, ruleFrom, type TypeFit, towerArchitecture } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
 import { formatMany } from '../shared/format.js';
+import { type FlagWords, isOffered } from './controls.js';
 import { bytesIn } from './sizes.js';
 
 /** A file of statistics of the model's inputs, and what it is for: importance of columns, or moments for GPTQ. */
@@ -16,7 +17,7 @@ export interface ModelChoice {
   /** `auto` if the types follow from a size. */
   readonly to: PlanOptions['to'] | 'auto';
   /** By flag: `{ 'group-size': '32', all: true }`. */
-  readonly words: Readonly<Record<string, string | true>>;
+  readonly words: FlagWords;
   /** Names of tensors that stay as they are. */
   readonly kept: ReadonlySet<string>;
   /** As on the command line: `REGEX=TYPE` or `REGEX=keep`. */
@@ -36,6 +37,14 @@ export function infoOf(format: ModelFormat): FormatInfo {
   if (info === undefined) throw new Error(`there is no format ${format}`);
   return info;
 }
+
+/** The targets of a format that the page offers. */
+export const offeredTargets = (format: ModelFormat): FormatInfo['targets'] =>
+  infoOf(format).targets.filter(({ copies, needs }) => !copies && needs === undefined);
+
+/** A target in a list. */
+export const targetLabel = ({ name, about }: FormatInfo['targets'][number]): string =>
+  about === undefined ? name : `${name}: ${about}`;
 
 /** The formats of a model and of its results. */
 export type ModelFormats = Pick<ModelFile, 'format' | 'other' | 'folder'>;
@@ -62,14 +71,11 @@ export function usualFormat({ format, other }: ModelFormats): ModelFormat {
   return other ?? format;
 }
 
-/** Options about several files and about texts in them, which the page does not offer. */
-const unoffered = ['shardSize', 'splitTensors', 'part', 'metadata'];
-
 /** Names of the options that mean something for a target. Results of a size are made of the types around the smallest preset. */
 export function optionNames(format: ModelFormat, to: string): readonly string[] {
   const target = to === 'auto' ? presetTarget(format, 'small') : to;
   const names = infoOf(format).targets.find(({ name }) => name === target)?.options ?? [];
-  return names.filter((name) => !unoffered.includes(name));
+  return names.filter(isOffered);
 }
 
 /** The choices for a model that was just opened. */
@@ -133,11 +139,11 @@ export function takesStatistics(format: ModelFormat, to: string): boolean {
   return optionNames(format, to).includes('importance');
 }
 
-/** Key of statistics, for what is remembered about a choice. */
-export function statisticsKey({ statistics }: ModelChoice): readonly (string | number)[] {
-  if (statistics === undefined) return [];
+/** Key of the settings for all tensors, without a size and those that are kept by hand, for what is remembered about a choice. */
+export function settingsKey({ to, words, rules, statistics }: ModelChoice): readonly unknown[] {
+  if (statistics === undefined) return [to, words, rules];
   const { file, method } = statistics;
-  return [method, file.name, file.size, file.lastModified];
+  return [to, words, rules, method, file.name, file.size, file.lastModified];
 }
 
 /** The values of options, by name. */
@@ -288,13 +294,11 @@ export function formatIn(model: ModelFormats, hash: string): ModelFormat {
 export function choiceOf(format: ModelFormat, hash: string): ModelChoice {
   const parameters = new URLSearchParams(hash.replace(/^#/, ''));
   const usual = initialChoice(format);
-  const { targets, options } = infoOf(format);
+  const { options } = infoOf(format);
   const size = parameters.get('target-size') ?? '';
   const hasSize = bytesIn(size) !== undefined;
   const isAuto = hasSize && parameters.get('to') === 'auto';
-  const known = targets.find(
-    ({ name, copies, needs }) => !copies && needs === undefined && name === parameters.get('to'),
-  )?.name;
+  const known = offeredTargets(format).find(({ name }) => name === parameters.get('to'))?.name;
   const to = isAuto ? 'auto' : (known ?? usual.to);
   const words: Record<string, string | true> = {};
   for (const { name, value } of optionNames(format, to).flatMap((option) => options.entries[option]?.flags ?? [])) {

@@ -1,9 +1,101 @@
-// Controls of the options of a format, and their words on the page.
-import type { ModelFormat } from 'scalepoint/model';
-import { formats, type OptionWords, show } from '../../src/tooling.js';
-import { infoOf, type ModelChoice, optionNames } from './choice.js';
+// What the page has of each option: a control under More, a place elsewhere, or nothing.
+import { type FormatInfo, type FormatOption, formats, type OptionWords, show, wordsOf } from '../../src/tooling.js';
 
-type FlagWords = ModelChoice['words'];
+/** Flags of the command line by name. */
+export type FlagWords = Readonly<Record<string, string | true>>;
+
+/** An option on the page. Without a label it is a checkbox if it is a switch of the command line, and has no control otherwise. */
+interface PageOption {
+  /** Label of its control. */
+  readonly label?: string;
+  /** Labels and values of a list, the usual one first. Without a list it is a checkbox. */
+  readonly list?: readonly (readonly [label: string, value?: unknown])[];
+  /** The value that a checkbox sets. @defaultValue that of the switch of the command line */
+  readonly on?: unknown;
+  /** Models that it applies to: those that become another format, and perhaps have a vision tower, or those that keep theirs. */
+  readonly for?: 'converted' | 'towers' | 'unconverted';
+  /** Its place without a control under More, in words. */
+  readonly place?: string;
+  /** True if the page cannot carry it out: it is about several files, or texts in them. */
+  readonly isLeftOut?: true;
+}
+
+const zeroPoints = 'Zero points, for weights that lean to one side';
+
+/** The options, apart from switches of the command line whose checkboxes have the text of the help. */
+export const pageOptions: Readonly<Record<string, PageOption>> = {
+  to: { place: 'type' },
+  rules: { place: 'rules under More' },
+  targetSize: { place: 'size' },
+  targetBitsPerWeight: { place: 'size' },
+  granularity: {
+    label: 'One scale for each',
+    list: [
+      ['group of 128, or what fits'],
+      ['row', { kind: 'per-channel' }],
+      ...[32, 64, 128].map((groupSize) => [`group of ${groupSize}`, { groupSize }] as const),
+    ],
+  },
+  blockSize: {
+    label: 'One scale for each',
+    list: [['usual block'], ...[16, 32, 64, 128, 256].map((size) => [`block of ${size}`, size] as const)],
+  },
+  range: {
+    label: 'Levels cover',
+    list: [
+      ['all numbers (min-max)'],
+      ['what loses least (slower)', 'mse'],
+      ['all but 0.1 % (percentile)', { percentile: 99.9 }],
+      ['what keeps most information (entropy)', 'entropy'],
+    ],
+  },
+  scheme: { label: zeroPoints, on: 'asymmetric' },
+  zeroPoints: { label: zeroPoints, on: true },
+  perTensor: { label: 'One scale for a whole tensor' },
+  include: {
+    label: 'Also convolutions and the like, for programs that read the file with Scalepoint',
+    on: 'all',
+  },
+  activations: {
+    label: 'Activations in 8 bits, too, when the model runs (W8A8)',
+    on: 'int8-dynamic',
+  },
+  packed: { label: 'Codes one a byte, not packed', on: false },
+  pure: { label: 'Every weight in one type, without the usual mixture' },
+  search: { label: 'Search for better scales in the same types and bytes (slower)', on: 'best' },
+  keepSplit: { label: 'As many files as the model has' },
+  requantize: { label: 'Also quantize what is quantized already', for: 'unconverted' },
+  fixAlignment: { for: 'unconverted' },
+  kvCache: { label: 'Caches of language models in float16', on: 'float16' },
+  nonFinite: { label: 'Write NaN and infinities of tensors that stay floats', on: 'keep' },
+  missingBytes: {
+    label: 'Convert although the tokenizer has no byte tokens (llama.cpp may crash)',
+    on: 'keep',
+    for: 'converted',
+  },
+  mmproj: { label: 'The vision tower alone, for --mmproj of llama.cpp', for: 'towers' },
+  importance: {},
+  method: {},
+  moments: {},
+  damping: {},
+  order: {},
+  ranges: {},
+  dequantize: {},
+  pruneLayers: {},
+  includeWeights: {},
+  excludeWeights: {},
+  unseenColumns: {},
+  preTokenizer: {},
+  externalData: { isLeftOut: true },
+  config: { isLeftOut: true },
+  shardSize: { isLeftOut: true },
+  splitTensors: { isLeftOut: true },
+  part: { isLeftOut: true },
+  metadata: { isLeftOut: true },
+};
+
+/** True for an option that the page can carry out. */
+export const isOffered = (option: string): boolean => pageOptions[option]?.isLeftOut !== true;
 
 /** A control for an option: a checkbox if it has two values, a list otherwise. The first value is the usual one. */
 export interface Control {
@@ -12,74 +104,19 @@ export interface Control {
   readonly values: readonly { readonly label: string; readonly words: FlagWords }[];
 }
 
-const flag = (option: string, label: string, words: FlagWords): Control => {
-  return {
-    option,
-    label,
-    values: [
-      { label: 'no', words: {} },
-      { label: 'yes', words },
-    ],
-  };
-};
-
-/** Labels of the options of the command line. Other options are labeled with their text of the help. */
-const controls: readonly Control[] = [
-  {
-    option: 'granularity',
-    label: 'One scale for each',
-    values: [
-      { label: 'group of 128, or what fits', words: {} },
-      { label: 'row', words: { granularity: 'per-channel' } },
-      { label: 'group of 32', words: { 'group-size': '32' } },
-      { label: 'group of 64', words: { 'group-size': '64' } },
-      { label: 'group of 128', words: { 'group-size': '128' } },
-    ],
-  },
-  {
-    option: 'blockSize',
-    label: 'One scale for each',
-    values: [
-      { label: 'usual block', words: {} },
-      ...['16', '32', '64', '128', '256'].map((size) => ({ label: `block of ${size}`, words: { 'block-size': size } })),
-    ],
-  },
-  {
-    option: 'range',
-    label: 'Levels cover',
-    values: [
-      { label: 'all numbers (min-max)', words: {} },
-      { label: 'what loses least (slower)', words: { range: 'mse' } },
-      { label: 'all but 0.1 % (percentile)', words: { range: 'percentile:99.9' } },
-      { label: 'what keeps most information (entropy)', words: { range: 'entropy' } },
-    ],
-  },
-  flag('scheme', 'Zero points, for weights that lean to one side', { scheme: 'asymmetric' }),
-  flag('zeroPoints', 'Zero points, for weights that lean to one side', { 'zero-points': true }),
-  flag('perTensor', 'One scale for a whole tensor', { 'per-tensor': true }),
-  flag('include', 'Also convolutions and the like, for programs that read the file with Scalepoint', { all: true }),
-  flag('activations', 'Activations in 8 bits, too, when the model runs (W8A8)', { activations: 'int8-dynamic' }),
-  flag('packed', 'Codes one a byte, not packed', { plain: true }),
-  flag('pure', 'Every weight in one type, without the usual mixture', { pure: true }),
-  flag('search', 'Search for better scales in the same types and bytes (slower)', { search: 'best' }),
-  flag('keepSplit', 'As many files as the model has', { 'keep-split': true }),
-  flag('requantize', 'Also quantize what is quantized already', { requantize: true }),
-  flag('kvCache', 'Caches of language models in float16', { 'kv-cache': 'float16' }),
-  flag('nonFinite', 'Write NaN and infinities of tensors that stay floats', { 'non-finite': 'keep' }),
-  flag('missingBytes', 'Convert although the tokenizer has no byte tokens (llama.cpp may crash)', {
-    'missing-bytes': 'keep',
-  }),
-  flag('mmproj', 'The vision tower alone, for --mmproj of llama.cpp', { mmproj: true }),
-];
-
-/** Options that the page cannot carry out: they write a second file, or are about one. */
-const notHere = ['externalData', 'config'];
-
-/** Options that apply only to models that become another format, and those that apply only to models that do not. */
-const [whenConverted, whenNot] = [
-  ['missingBytes', 'mmproj'],
-  ['requantize', 'fixAlignment'],
-];
+/** The control of an option. Switches without a label have the text of their help. */
+function controlOf(option: string, entry: FormatOption): Control | undefined {
+  const { label, list, on, isLeftOut = false } = pageOptions[option] ?? {};
+  const [flag] = entry.flags;
+  const about = flag?.value === undefined ? flag?.about : undefined;
+  const title = label ?? about?.replace(/^./, (letter) => letter.toUpperCase());
+  if (title === undefined || isLeftOut) return undefined;
+  const choices = list ?? [['no'], ['yes', on ?? flag?.means ?? true]];
+  const values = choices.map(([name, value]) => {
+    return { label: name ?? '', words: (value === undefined ? {} : wordsOf(entry, value)) as FlagWords };
+  });
+  return { option, label: title, values };
+}
 
 /** Matches names of tensors of vision towers. */
 const towers = /(^|\.)(visual|vision_tower|vision_model)\./;
@@ -89,80 +126,57 @@ export function hasTower({ tensors }: { readonly tensors: readonly { readonly na
   return tensors.some(({ name }) => towers.test(name));
 }
 
-/** The controls for a target. @param isConverted true if the model has another format. @param tower true if it has a vision tower */
-export function controlsFor(format: ModelFormat, to: string, isConverted = false, tower = false): Control[] {
-  const { entries } = infoOf(format).options;
-  const without = isConverted ? [...whenNot, ...(tower ? [] : ['mmproj'])] : whenConverted;
-  return optionNames(format, to).flatMap((option) => {
-    if (without.includes(option)) return [];
-    const known = controls.find((control) => control.option === option);
-    if (known !== undefined) return [known];
-    const [first] = entries[option]?.flags ?? [];
-    if (notHere.includes(option) || first === undefined || first.value !== undefined) return [];
-    return [flag(option, `${first.about[0]?.toUpperCase()}${first.about.slice(1)}`, { [first.name]: true })];
+/** The controls for options. @param isConverted true if the model has another format @param tower true if it has a vision tower */
+export function controlsFor(
+  { options: { entries } }: FormatInfo,
+  names: readonly string[],
+  isConverted = false,
+  tower = false,
+): Control[] {
+  const applies = { converted: isConverted, towers: isConverted && tower, unconverted: !isConverted };
+  return names.flatMap((option) => {
+    const { for: when } = pageOptions[option] ?? {};
+    const entry = entries[option];
+    return entry === undefined || (when !== undefined && !applies[when]) ? [] : (controlOf(option, entry) ?? []);
   });
 }
 
-const flagsOf = ({ values }: Control) => new Set(values.flatMap(({ words }) => Object.keys(words)));
+const isSame = (a: FlagWords, b: FlagWords) =>
+  Object.keys(a).length === Object.keys(b).length && Object.keys(a).every((name) => a[name] === b[name]);
+
+/** The flags of a control among others, and the rest. */
+function split({ values }: Control, words: FlagWords): readonly [own: FlagWords, others: FlagWords] {
+  const flags = new Set(values.flatMap((value) => Object.keys(value.words)));
+  const part = (isOwn: boolean) =>
+    Object.fromEntries(Object.entries(words).filter(([name]) => flags.has(name) === isOwn));
+  return [part(true), part(false)];
+}
 
 /** Index of the value of a control that the flags state. */
 export function valueAt(control: Control, words: FlagWords): number {
-  const said = [...flagsOf(control)].filter((name) => words[name] !== undefined);
-  const matches = (candidate: FlagWords) =>
-    Object.keys(candidate).length === said.length && said.every((name) => candidate[name] === words[name]);
+  const [own] = split(control, words);
   return Math.max(
     0,
-    control.values.findIndex((value) => matches(value.words)),
+    control.values.findIndex((value) => isSame(value.words, own)),
   );
 }
 
 /** The flags with another value of a control. */
 export function withValue(control: Control, words: FlagWords, value: number): FlagWords {
-  const flags = flagsOf(control);
-  const others = Object.entries(words).filter(([name]) => !flags.has(name));
-  return { ...Object.fromEntries(others), ...control.values[value]?.words };
+  return { ...split(control, words)[1], ...control.values[value]?.words };
 }
 
-// ------------------------------------------------------------------------------------------------------------------------- words
-
-/** Labels of options without a control of their own under More. */
-const otherNames: Readonly<Record<string, string>> = {
-  to: 'type',
-  rules: 'rules under More',
-  targetSize: 'size',
-  targetBitsPerWeight: 'size',
-  file: 'file',
-  output: 'output',
-};
-
-/** The control for a path such as `granularity.groupSize`. */
-const controlAt = (path: string) => controls.find(({ option }) => option === path.split('.')[0]);
+/** The option of a path such as `granularity.groupSize`: its entry, and its control if it has a label on the page. */
+function optionAt(path: string) {
+  const [option = path] = /^\w+/.exec(path) ?? [];
+  const entry = formats.find(({ options }) => Object.hasOwn(options.entries, option))?.options.entries[option];
+  const hasLabel = entry !== undefined && pageOptions[option]?.label !== undefined;
+  return { option, entry, control: hasLabel ? controlOf(option, entry) : undefined };
+}
 
 function nameOf(path: string): string {
-  const control = controlAt(path);
-  if (control !== undefined) return `“${control.label}” under More`;
-  const [base = path] = /^\w+/.exec(path) ?? [];
-  return otherNames[base] ?? path;
-}
-
-/** True for equal values, and for objects with equal members. */
-function isSame(a: unknown, b: unknown): boolean {
-  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return a === b;
-  const [first, second] = [Object.entries(a), Object.entries(b)];
-  return first.length === second.length && first.every(([key, value]) => b[key as keyof typeof b] === value);
-}
-
-/** The label of a value of an option, as its control has it. */
-function labelOf(path: string, value: unknown): string | undefined {
-  const control = controlAt(path);
-  const [name = '', member] = path.split('.');
-  const info = formats.find(({ options }) => Object.hasOwn(options.entries, name))?.options.entries[name];
-  const found = control?.values.slice(1).find(({ words }) => {
-    const read = info?.read(words);
-    const at = member === undefined ? read : (read as Readonly<Record<string, unknown>> | undefined)?.[member];
-    return isSame(at, value);
-  });
-  return found?.label;
+  const { option, control } = optionAt(path);
+  return control === undefined ? (pageOptions[option]?.place ?? path) : `“${control.label}” under More`;
 }
 
 /** Words of the page: options have the labels of their controls. */
@@ -171,9 +185,13 @@ export const pageWords: OptionWords = {
   withValues(path, values) {
     if (path === 'rules[].keep') return '“keep” in the list of tensors';
     if (path === 'rules[].to') return `${values.map((value) => `“${value}”`).join(' or ')} in the list of tensors`;
-    const labels = values.map(
-      (value) => labelOf(path, value) ?? (typeof value === 'object' ? show(value) : String(value)),
-    );
+    const { option, entry, control } = optionAt(path);
+    const member = path.slice(option.length + 1);
+    const labels = values.map((value) => {
+      const words = entry && wordsOf(entry, member === '' ? value : { [member]: value });
+      const known = control?.values.slice(1).find((one) => isSame(one.words, words as FlagWords));
+      return known?.label ?? (typeof value === 'object' ? show(value) : String(value));
+    });
     return labels.every((label) => label === 'yes') ? nameOf(path) : `${nameOf(path)}: ${labels.join(' or ')}`;
   },
   value: String,

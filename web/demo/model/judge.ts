@@ -4,9 +4,8 @@ import type { OutputsKind } from '../../src/tooling.js';
 import { callWorker } from '../shared/calls.js';
 import type { ModelFile } from '../shared/files.js';
 import { recall, remember } from '../shared/remember.js';
-import { formatFor, infoOf, type ModelChoice, presetFormat, statisticsKey, withTarget } from './choice.js';
+import { formatFor, infoOf, type ModelChoice, presetFormat, settingsKey, withTarget } from './choice.js';
 import { inPageWords } from './explain.js';
-import { packageError } from './failure.js';
 import {
   type JudgedType,
   type OutputsData,
@@ -18,6 +17,7 @@ import {
 } from './outputs.js';
 import type { OutputsCalls } from './outputs-worker.js';
 import { countNumbers, totalBytes } from './sizes.js';
+import { packageError } from './workers.js';
 
 /** A type to compare. */
 export interface WantedType extends Pick<JudgedType, 'key' | 'label' | 'settings'> {
@@ -58,20 +58,8 @@ const fileKey = (file: File | undefined) => file && [file.name, file.size, file.
 
 /** Key of a choice with some data. */
 function keyOf(choice: ModelChoice, { kind, text, tokens, inputs }: OutputsData): string {
-  const { to, words, rules, size, kept } = choice;
-  const statistics = statisticsKey(choice);
-  return JSON.stringify([
-    to,
-    words,
-    rules,
-    size,
-    [...kept].sort(),
-    statistics,
-    kind,
-    fileKey(text),
-    tokens,
-    fileKey(inputs),
-  ]);
+  const data = [kind, fileKey(text), tokens, fileKey(inputs)];
+  return JSON.stringify([settingsKey(choice), choice.size, [...choice.kept].sort(), data]);
 }
 
 /** The settings of a choice beside its type: `group-size 32, with rules`. */

@@ -2,7 +2,7 @@
 import { estimateModel, type ModelPlan, type PlanOptions, planModel, type Rule } from 'scalepoint/model';
 import type { Preset } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
-import { escaped, formatFor, type ModelChoice, optionsOf, presetFormat, statisticsKey, withPreset } from './choice.js';
+import { escaped, formatFor, type ModelChoice, optionsOf, presetFormat, settingsKey, withPreset } from './choice.js';
 import { isAboutCodes, obstacleOf } from './explain.js';
 import type { Sizer } from './sizer.js';
 import { countNumbers, totalBytes } from './sizes.js';
@@ -17,11 +17,8 @@ const timedNumbers = 2 ** 22;
 const measuringWorkers = 1;
 
 /** Key of choices with the same errors. Keeping a tensor leaves the errors of others, unless these share a size with it. */
-export const errorsKey = (choice: ModelChoice) => {
-  const { to, words, rules, size, kept } = choice;
-  const statistics = statisticsKey(choice);
-  return JSON.stringify([to, words, rules, statistics, ...(size === undefined ? [] : [size, [...kept].sort()])]);
-};
+export const errorsKey = (choice: ModelChoice) =>
+  JSON.stringify([settingsKey(choice), choice.size, choice.size && [...choice.kept].sort()]);
 
 interface KnownErrors {
   readonly errors: Errors;

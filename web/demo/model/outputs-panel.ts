@@ -11,13 +11,11 @@ import { tokenChoices, verdictOf } from './outputs.js';
 import { basisOf, captionOf, drawChart, figuresView, placesView } from './outputs-figures.js';
 import type { ModelSession } from './session.js';
 import { isSaving, type OpenState } from './state.js';
-import { formatSeconds } from './wording.js';
+import { formatSeconds, leftText, secondsLeft } from './wording.js';
 import './outputs.css';
 
 /** Results above this size are left to the command line: the page holds them in memory. */
 const mostBytes = 2e9;
-/** The share that is done before the time left is shown. */
-const leastShare = 0.02;
 /** Share of the bar that quantizing takes. */
 const quantizeShare = 0.2;
 
@@ -262,7 +260,7 @@ function statusOf(judge: Judge, count: number, quantizing = 0): string {
   const [first, ...others] = queue;
   if (first !== undefined && progress !== undefined) {
     const waiting = others.length === 0 ? '' : ` · then ${others.map(({ label }) => label).join(', ')}`;
-    return stepText(first, progress, (performance.now() - stepBegin) / 1000) + waiting;
+    return stepText(first, progress, stepBegin) + waiting;
   }
   const seconds = judge.expectedSeconds;
   const time =
@@ -270,13 +268,13 @@ function statusOf(judge: Judge, count: number, quantizing = 0): string {
   return ending?.kind === 'cancelled' ? `Stopped. ${time}` : time;
 }
 
-function stepText({ label }: WantedType, progress: NonNullable<Judge['state']['progress']>, seconds: number): string {
+function stepText({ label }: WantedType, progress: NonNullable<Judge['state']['progress']>, begin: number): string {
   if (progress.step === 'run') {
     return `${label}: running both models on the processor${progress.wantsGpu ? ' and the GPU' : ''}…`;
   }
   const { share } = progress;
   const done = `${Math.floor(share * 100)}\u00a0%`;
-  const left = share > leastShare && share < 1 ? `, about ${formatSeconds((seconds / share) * (1 - share))} left` : '';
+  const left = leftText(share < 1 ? secondsLeft(share, begin) : undefined);
   if (progress.step === 'quantize') return `${label}: quantizing, ${done}${left}`;
   return `${label}: ${formatMany(progress.tokens, 'token')} in all layers, ${done}${left}`;
 }

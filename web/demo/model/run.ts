@@ -1,6 +1,5 @@
 // Runs the conversion that saves.
-import { type PlanOptions, type Progress, type QuantizeModelResult, quantizeModel } from 'scalepoint/model';
-import type { ModelFile } from '../shared/files.js';
+import { type Progress, type QuantizeModelOptions, type QuantizeModelResult, quantizeModel } from 'scalepoint/model';
 import { announce } from '../shared/live.js';
 import type { Store } from '../shared/store.js';
 import { formatFor, infoOf, outputName } from './choice.js';
@@ -9,12 +8,34 @@ import { chooseFolderPlace } from './folders.js';
 import { choosePlace, type SavePlace } from './save.js';
 import type { ModelSession } from './session.js';
 import type { MeasuredError, State } from './state.js';
+import { secondsLeft } from './wording.js';
 import { savingWorkers, withWorkers } from './workers.js';
 
-/** The share that is done before the time left is shown. */
-const leastShare = 0.02;
-/** A run that takes longer than this announces each quarter, in seconds. */
-const longSeconds = 5;
+/** A run that takes longer than this announces each quarter, in milliseconds. */
+const longMilliseconds = 5000;
+
+/** The reason of an end that the visitor asked for. */
+export const cancelled = (): DOMException => new DOMException('cancelled', 'AbortError');
+
+/** Quantizes a model into a place, which is given up after a failure. @param findOptions options, once they are known */
+export async function saveTo(
+  place: SavePlace,
+  files: readonly File[],
+  findOptions: () => Promise<QuantizeModelOptions>,
+): Promise<QuantizeModelResult> {
+  try {
+    const options = await findOptions();
+    // The dialog has asked before replacing a file.
+    const output = place.output === undefined ? {} : { output: place.output, overwrite: true };
+    const work = (workers: number) => quantizeModel([...files], { ...options, ...output, workers });
+    const result = await withWorkers(savingWorkers, work);
+    await place.finish(result);
+    return result;
+  } catch (error) {
+    await place.discard();
+    throw error;
+  }
+}
 
 /** Saves the open model, one at a time. */
 export class Runner {
@@ -28,7 +49,7 @@ export class Runner {
   }
 
   cancel(): void {
-    this.#controller?.abort(new DOMException('cancelled', 'AbortError'));
+    this.#controller?.abort(cancelled());
   }
 
   async start(): Promise<void> {
@@ -51,57 +72,33 @@ export class Runner {
     });
     announce(`Quantizing ${model.name}`, 0);
     const begin = performance.now();
+    let quarters = 0;
+    const onProgress = ({ tensor, bytesDone, bytesTotal }: Progress) => {
+      const share = bytesDone / Math.max(bytesTotal, 1);
+      const left = secondsLeft(share, begin);
+      this.#store.set({ run: { kind: 'running', tensor, bytesDone, bytesTotal, secondsLeft: left } });
+      const passed = Math.floor(4 * share);
+      if (performance.now() - begin < longMilliseconds || passed <= quarters || passed === 4) return;
+      quarters = passed;
+      announce(`${25 * quarters} percent`, 0);
+    };
     try {
-      await this.#session.rest();
-      const options = await this.#session.options(model, choice);
-      const result = await this.#quantize(model, options, place, controller.signal, begin);
-      await place.finish(result);
+      const result = await saveTo(place, model.files, async () => {
+        await this.#session.rest();
+        return { ...(await this.#session.options(model, choice)), signal: controller.signal, onProgress };
+      });
       const seconds = (performance.now() - begin) / 1000;
-      this.#session.learn(errorsOf(result));
+      const errors = result.report.tensors.flatMap(({ name, error }): [string, MeasuredError][] =>
+        error === undefined ? [] : [[name, { error, exact: true }]],
+      );
+      this.#session.learn(new Map(errors));
       shown.end({ kind: 'saved', name, seconds, result });
       announce(`Saved ${name}`, 0);
     } catch (error) {
-      await place.discard();
       if (controller.signal.aborted) {
         announce('Cancelled', 0);
         shown.end({ kind: 'cancelled' });
       } else shown.end({ kind: 'none' }, explain(error, this.#session));
     }
   }
-
-  async #quantize(
-    model: ModelFile,
-    options: PlanOptions,
-    place: SavePlace,
-    signal: AbortSignal,
-    begin: number,
-  ): Promise<QuantizeModelResult> {
-    let quarters = 0;
-    const onProgress = ({ tensor, bytesDone, bytesTotal }: Progress) => {
-      const share = bytesDone / Math.max(bytesTotal, 1);
-      const seconds = (performance.now() - begin) / 1000;
-      const secondsLeft = share > leastShare ? (seconds / share) * (1 - share) : undefined;
-      this.#store.set({ run: { kind: 'running', tensor, bytesDone, bytesTotal, secondsLeft } });
-      const passed = Math.floor(4 * share);
-      if (seconds < longSeconds || passed <= quarters || passed === 4) return;
-      quarters = passed;
-      announce(`${25 * quarters} percent`, 0);
-    };
-    const work = (workers: number) =>
-      quantizeModel(model.files, {
-        ...options,
-        // The dialog has asked before replacing a file.
-        ...(place.output === undefined ? {} : { output: place.output, overwrite: true }),
-        workers,
-        signal,
-        onProgress,
-      });
-    return withWorkers(savingWorkers, work);
-  }
-}
-
-function errorsOf({ report }: QuantizeModelResult): ReadonlyMap<string, MeasuredError> {
-  return new Map(
-    report.tensors.flatMap(({ name, error }) => (error === undefined ? [] : [[name, { error, exact: true }]])),
-  );
 }

@@ -13,7 +13,10 @@ import {
   infoOf,
   initialChoice,
   type ModelChoice,
+  offeredTargets,
+  optionNames,
   settingsIn,
+  targetLabel,
   usualFormat,
   withTarget,
 } from './choice.js';
@@ -76,13 +79,11 @@ export class SettingsPanel {
   #targetsView({ model, choice }: OpenState): readonly TemplateResult[] {
     const { size } = choice;
     const lists = formatsOf(model).map((format) => {
-      const { label, targets } = infoOf(format);
-      const offered = targets.filter(({ copies, needs }) => !copies && needs === undefined);
-      const options = offered.map(
-        ({ name, about }) =>
-          html`<option value=${name} .selected=${live(size === undefined && name === choice.to)}>${about === undefined ? name : `${name}: ${about}`}</option>`,
+      const options = offeredTargets(format).map(
+        (target) =>
+          html`<option value=${target.name} .selected=${live(size === undefined && target.name === choice.to)}>${targetLabel(target)}</option>`,
       );
-      return { label, options };
+      return { label: infoOf(format).label, options };
     });
     const groups = lists.map(({ label, options }) => html`<optgroup label=${label}>${options}</optgroup>`);
     const isSized = size !== undefined;
@@ -111,7 +112,12 @@ export class SettingsPanel {
     const session = this.#session;
     if (this.#draft?.choice !== choice) this.#draft = undefined;
     const format = formatFor(model, choice.to);
-    const controls = controlsFor(format, choice.to, format !== model.format, hasTower(model));
+    const controls = controlsFor(
+      infoOf(format),
+      optionNames(format, choice.to),
+      format !== model.format,
+      hasTower(model),
+    );
     const carried = settingsIn(hashOf(usualFormat(model), choice));
     const copied = (what: string, text: typeof commandOf) => () => void copy(text(model.name, format, choice), what);
     const { text = choice.rules.join('\n'), problem } = this.#draft ?? {};

@@ -1,67 +1,56 @@
 // Panel of several models: a row each, the same settings for all, one button, one folder.
-import { type ModelTarget, presetTarget, quantizeModel } from 'scalepoint/model';
+import { type ModelTarget, type Progress, presetTarget, type QuantizeModelOptions } from 'scalepoint/model';
 import { presets } from '../../src/tooling.js';
-import { download } from '../shared/copy.js';
+import { download, jsonBlob } from '../shared/copy.js';
 import type { ModelFile } from '../shared/files.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { announce } from '../shared/live.js';
 import { asSentence } from '../shared/problems.js';
 import { breakable, html, live, scrollBox, type TemplateResult } from '../shared/template.js';
-import { formatFor, infoOf, initialChoice, outputName, usualFormat, withTarget } from './choice.js';
+import {
+  formatFor,
+  initialChoice,
+  offeredTargets,
+  outputName,
+  targetLabel,
+  usualFormat,
+  withTarget,
+} from './choice.js';
 import { inPageWords } from './explain.js';
 import { chooseFolder, newFile, newFilePlace, writesFolders } from './folders.js';
+import { cancelled, saveTo } from './run.js';
 import { choosePlace } from './save.js';
 import type { ModelSession } from './session.js';
 import { planOf, type SeveralRow, totalOf } from './several.js';
 import { totalBytes } from './sizes.js';
 import { presetTitles } from './wording.js';
-import { savingWorkers, withWorkers } from './workers.js';
-
-const json = (value: unknown) => new Blob([`${JSON.stringify(value, null, 2)}\n`], { type: 'application/json' });
 
 /** Converts one model into a folder, or as a download. Returns the name of the file. */
 async function convert(
   { files, name }: ModelFile,
-  options: { readonly to: ModelTarget; readonly signal: AbortSignal; onProgress(share: number): void },
+  options: QuantizeModelOptions,
   output: string,
   folder: FileSystemDirectoryHandle | undefined,
 ): Promise<string> {
   const place = folder === undefined ? await choosePlace(output) : await newFilePlace(folder, output);
-  if (place === undefined) throw new DOMException('cancelled', 'AbortError');
-  const work = (workers: number) =>
-    quantizeModel([...files], {
-      to: options.to,
-      ...(place.output === undefined ? {} : { output: place.output, overwrite: true }),
-      workers,
-      signal: options.signal,
-      onProgress: ({ bytesDone, bytesTotal }) => options.onProgress(bytesDone / Math.max(1, bytesTotal)),
-    });
-  try {
-    const result = await withWorkers(savingWorkers, work);
-    await place.finish(result);
-    const config = `${name.replace(/\.[^.]*$/, '')}.config.json`;
-    if (result.config !== undefined) {
-      if (folder === undefined) download(json(result.config), config);
-      else {
-        const stream = await (await newFile(folder, config)).createWritable();
-        await stream.write(json(result.config));
-        await stream.close();
-      }
+  if (place === undefined) throw cancelled();
+  const result = await saveTo(place, files, async () => options);
+  const config = `${name.replace(/\.[^.]*$/, '')}.config.json`;
+  if (result.config !== undefined) {
+    if (folder === undefined) download(jsonBlob(result.config), config);
+    else {
+      const stream = await (await newFile(folder, config)).createWritable();
+      await stream.write(jsonBlob(result.config));
+      await stream.close();
     }
-    return folder === undefined ? output : (place.output?.name ?? output);
-  } catch (error) {
-    await place.discard();
-    throw error;
   }
+  return folder === undefined ? output : (place.output?.name ?? output);
 }
 
 /** The targets that all of some models have. */
 function commonTargets(models: readonly ModelFile[]) {
-  const lists = models.map((model) => infoOf(usualFormat(model)).targets);
-  return (lists[0] ?? []).filter(
-    ({ name, copies, needs }) =>
-      !copies && needs === undefined && lists.every((list) => list.some((one) => one.name === name)),
-  );
+  const lists = models.map((model) => offeredTargets(usualFormat(model)));
+  return (lists[0] ?? []).filter(({ name }) => lists.every((list) => list.some((one) => one.name === name)));
 }
 
 /** The list of several models. */
@@ -122,7 +111,7 @@ export class SeveralPanel {
   async #start(): Promise<void> {
     const { shown } = this.#session;
     const controller = new AbortController();
-    if (!shown.begin(() => controller.abort(new DOMException('cancelled', 'AbortError')))) return;
+    if (!shown.begin(() => controller.abort(cancelled()))) return;
     // Without a dialog, files are downloaded.
     const folder = await chooseFolder();
     if (folder === null) return shown.end({ kind: 'none' });
@@ -134,7 +123,8 @@ export class SeveralPanel {
     for (const [i, model] of this.#models.entries()) {
       if (signal.aborted) break;
       this.#set(i, { state: 'Starting…' });
-      const onProgress = (share: number) => this.#set(i, { state: `${Math.floor(share * 100)}\u00a0%` });
+      const onProgress = ({ bytesDone, bytesTotal }: Progress) =>
+        this.#set(i, { state: `${Math.floor((bytesDone / Math.max(1, bytesTotal)) * 100)}\u00a0%` });
       try {
         const options = { to: this.#targetFor(model), signal, onProgress };
         const name = await convert(model, options, this.#nameFor(model), folder);
@@ -165,7 +155,7 @@ export class SeveralPanel {
     const { before, after } = totalOf(this.#rows);
     const option = (value: string, label: string) =>
       html`<option value=${value} .selected=${live(value === this.#target)}>${label}</option>`;
-    const cancel = () => this.#controller?.abort(new DOMException('cancelled', 'AbortError'));
+    const cancel = () => this.#controller?.abort(cancelled());
     const row = ({ name, files }: ModelFile, i: number) => {
       const { before, after, state } = this.#rows[i] ?? { before: 0, after: undefined, state: '' };
       const open = () => void this.#session.open(files);
@@ -181,9 +171,7 @@ export class SeveralPanel {
       <div class="several-do">
         <label class="field">All of them become <select id="several-target" ?disabled=${works} @change=${({ target }: Event) => this.#choose((target as HTMLSelectElement).value)}>${[
           ...presets.map((preset) => option(preset, presetTitles[preset])),
-          ...commonTargets(models).map(({ name, about }) =>
-            option(name, about === undefined ? name : `${name}: ${about}`),
-          ),
+          ...commonTargets(models).map((target) => option(target.name, targetLabel(target))),
         ]}</select></label>
         <button type="button" class="primary big" id="several-run" data-next="#several-cancel" ?hidden=${works}
           @click=${() => void this.#start()}>${writesFolders() ? 'Quantize all and save in one folder' : 'Quantize all and save'}</button>

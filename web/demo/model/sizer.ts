@@ -3,16 +3,12 @@ import { type PlanOptions, presetTarget } from 'scalepoint/model';
 import { presets } from '../../src/tooling.js';
 import { callWorker, isEnded } from '../shared/calls.js';
 import type { ModelFile } from '../shared/files.js';
-
-import { type Fit, formatFor, type ModelChoice, optionsOf, statisticsKey, withSize, withTarget } from './choice.js';
+import { type Fit, formatFor, type ModelChoice, optionsOf, settingsKey, withSize, withTarget } from './choice.js';
 import { inPageWords } from './explain.js';
-import { packageError } from './failure.js';
 import type { SizeCalls, SizeView } from './size-worker.js';
 import { bytesIn, isQuick, type SizeCurve } from './sizes.js';
-import { presetTitles } from './wording.js';
-
-/** The share that is done before the time left is shown. */
-const leastShare = 0.02;
+import { presetTitles, secondsLeft } from './wording.js';
+import { packageError } from './workers.js';
 
 /** Finds the types of one model for sizes. A worker measures the model once for each set of options, and keeps the tables. */
 export class Sizer {
@@ -105,9 +101,7 @@ export class Sizer {
     this.#measuring = this.#worker
       .call('measure', question, ({ bytesDone, bytesTotal }) => {
         const share = bytesDone / Math.max(1, bytesTotal);
-        const seconds = (performance.now() - begin) / 1000;
-        const secondsLeft = share > leastShare ? (seconds / share) * (1 - share) : undefined;
-        this.#set({ kind: 'measuring', share, secondsLeft });
+        this.#set({ kind: 'measuring', share, secondsLeft: secondsLeft(share, begin) });
       })
       .then((sizes) => this.#set(sizes));
     // Requests for a fit reject on failure. The page draws it in any case.
@@ -152,4 +146,4 @@ export class Sizer {
 }
 
 /** Key of choices with the same table. Keeping a tensor does not change it. */
-const keyOf = (choice: ModelChoice) => JSON.stringify([choice.to, choice.words, choice.rules, statisticsKey(choice)]);
+const keyOf = (choice: ModelChoice) => JSON.stringify(settingsKey(choice));

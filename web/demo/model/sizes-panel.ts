@@ -7,7 +7,7 @@ import { html, live, nothing, picture, type TemplateResult } from '../shared/tem
 import type { ModelSession } from './session.js';
 import { bytesIn, decibelsOf, isQuick, lossAt, type SizeCurve, sizeText, stopsOf, unitOf } from './sizes.js';
 import { isSaving, type OpenState, type State } from './state.js';
-import { formatSeconds } from './wording.js';
+import { leftText } from './wording.js';
 
 type MeasuredSizes = SizeCurve & { kind: 'measured' };
 
@@ -89,10 +89,8 @@ function sizesText(sizes: SizeCurve, chosen: Chosen | undefined, state: State): 
       return '';
     case 'open':
       return 'Every weight is measured in every type that it can have. That takes longer than saving.';
-    case 'measuring': {
-      const left = sizes.secondsLeft === undefined ? '' : `, about ${formatSeconds(sizes.secondsLeft)} left`;
-      return `Measuring every weight in every type: ${Math.round(sizes.share * 100)} %${left}`;
-    }
+    case 'measuring':
+      return `Measuring every weight in every type: ${Math.round(sizes.share * 100)} %${leftText(sizes.secondsLeft)}`;
     case 'failed':
       return `Sizes cannot be predicted for this model. ${sentence(sizes.message)}`;
     case 'measured': {

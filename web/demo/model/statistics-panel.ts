@@ -7,10 +7,10 @@ import { sentence } from '../shared/problems.js';
 import { html, type TemplateResult } from '../shared/template.js';
 import { type ChosenStatistics, formatFor, takesStatistics } from './choice.js';
 import { inPageWords } from './explain.js';
-import { packageError } from './failure.js';
 import type { ModelSession } from './session.js';
 import { isSaving, type OpenState, type State } from './state.js';
 import type { StatisticsCalls } from './statistics-worker.js';
+import { packageError } from './workers.js';
 
 /** Most tokens of the built-in text. */
 const tokens = 4096;

@@ -12,6 +12,19 @@ export function formatSeconds(seconds: number): string {
   return whole < 60 ? `${whole}\u00a0s` : `${Math.floor(whole / 60)}\u00a0min ${whole % 60}\u00a0s`;
 }
 
+/** The share that is done before the time left is shown. */
+const leastShare = 0.02;
+
+/** Estimated seconds until work is done; undefined at its begin. @param begin by `performance.now()` */
+export function secondsLeft(share: number, begin: number): number | undefined {
+  const seconds = (performance.now() - begin) / 1000;
+  return share > leastShare ? (seconds / share) * (1 - share) : undefined;
+}
+
+/** The end of a line of progress: `, about 5 s left`. */
+export const leftText = (seconds: number | undefined): string =>
+  seconds === undefined ? '' : `, about ${formatSeconds(seconds)} left`;
+
 /** Closeness of weights with this SQNR to the original, in words. It does not predict the quality of the network. */
 export function closeness(sqnrDb: number): string {
   if (sqnrDb >= 45) return 'hardly any loss';

@@ -39,6 +39,10 @@ export function startCopying(): void {
   });
 }
 
+/** A value as a JSON file. */
+export const jsonBlob = (value: unknown): Blob =>
+  new Blob([`${JSON.stringify(value, null, 2)}\n`], { type: 'application/json' });
+
 /** Saves a file as a download. `done` is called when the file is no longer needed. */
 export function download(blob: Blob, name: string, done: () => void = () => {}): void {
   const address = URL.createObjectURL(blob);

@@ -74,6 +74,21 @@ export function option<T>(check: OptionInfo['check'], ...flags: readonly Flag[])
   return { flags, check, read };
 }
 
+/** The arguments by which the flags of an option set a value: the inverse of `read`. Beside flags of members, the one of the kind is left out. */
+export function wordsOf({ flags }: Pick<OptionInfo, 'flags'>, value: unknown): Words {
+  const [first] = flags;
+  const set = flags.find(({ value: takes, means = true }) => takes === undefined && means === value);
+  if (set !== undefined) return { [set.name]: true };
+  if (first === undefined || typeof value !== 'object' || value === null) return { [first?.name ?? '']: String(value) };
+  const members = Object.entries(value);
+  const named = members.flatMap(([key, member]) => {
+    const flag = flags.find((one) => one.member === key);
+    return flag === undefined ? [] : [[flag.name, String(member)]];
+  });
+  if (named.length > 0) return Object.fromEntries(named);
+  return { [first.name]: members.map(([key, member]) => (key === 'kind' ? member : `${key}:${member}`)).join() };
+}
+
 /** An entry with other members in place of some. */
 export function amended<T>(info: OptionInfo<T>, more: Partial<Omit<OptionInfo<T>, 'type'>>): OptionInfo<T> {
   return { ...info, ...more };
