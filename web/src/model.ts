@@ -50,4 +50,5 @@ export type { ModelOutput } from './formats/files/sinks.js';
 export type { Rule } from './formats/options.js';
 export type { ModelFormat, ModelTarget } from './formats/registry.js';
 export type { ModelSample, ModelSamples, RunOptions } from './formats/run.js';
+export { type PushOptions, type PushResult, pushModel } from './hub/push.js';
 export type { HubOptions } from './hub/settings.js';

@@ -75,8 +75,10 @@ export type {
   UnreachedWeight,
 } from './formats/run.js';
 export { momentsEnd, rangesEnd } from './formats/statistics.js';
+export type { CardResult } from './hub/card.js';
 export { type HubEntry, type HubListing, listModel } from './hub/listing.js';
 export { type HubName, hubNameOf, hubNameText } from './hub/names.js';
+export { openPush, type PushFile, type PushOptions } from './hub/push.js';
 export { HubFile, HubRepository, openRepository } from './hub/repository.js';
 export { type HubSettings, type HubToken, hubSettings } from './hub/settings.js';
 

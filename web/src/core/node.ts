@@ -63,6 +63,7 @@ export interface NodeModules {
     readonly constants: { readonly O_RDONLY: number; readonly O_WRONLY: number; readonly O_NONBLOCK?: number };
     openSync(path: string, flags: number): number;
     readFileSync(path: string): Uint8Array;
+    createReadStream(path: string): AsyncIterable<Uint8Array>;
     closeSync(descriptor: number): void;
     readSync(descriptor: number, buffer: Uint8Array, offset: number, length: number, position: number): number;
     writeSync(descriptor: number, buffer: Uint8Array, offset: number, length: number, position: number): number;
@@ -95,6 +96,9 @@ export interface NodeModules {
     resolve(...parts: string[]): string;
   };
   'node:zlib': { gunzipSync(packed: Uint8Array): Uint8Array };
+  'node:crypto': {
+    createHash(algorithm: 'sha1' | 'sha256'): { update(bytes: Uint8Array): unknown; digest(form: 'hex'): string };
+  };
   'node:url': { fileURLToPath(url: URL): string };
 }
 
