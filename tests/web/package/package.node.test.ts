@@ -160,8 +160,8 @@ describe('the packed package', () => {
     for (const field of ['dependencies', 'optionalDependencies', 'bundleDependencies']) {
       expect(Object.keys(manifest[field] ?? {}), field).toEqual([]);
     }
-    // They run models and tokenize texts if they are there. npm installs no optional peer by itself.
-    const peers = ['@huggingface/tokenizers', 'onnxruntime-web'];
+    // They push and run models and tokenize texts if they are there. npm installs no optional peer by itself.
+    const peers = ['@huggingface/hub', '@huggingface/tokenizers', 'onnxruntime-web'];
     expect(Object.keys(manifest.peerDependencies ?? {})).toEqual(peers);
     expect(manifest.peerDependenciesMeta).toEqual(Object.fromEntries(peers.map((name) => [name, { optional: true }])));
     const scripts = Object.keys(manifest.scripts ?? {});
