@@ -169,7 +169,8 @@ const node = {
     'tests/web/convert/reopened.node.test.ts',
     'tests/web/search/properties.node.test.ts',
     'tests/web/search/workers.test.ts',
-    'tests/web/hub/{cli,client,requests,trouble}.node.test.ts',
+    'tests/web/cli/push.node.test.ts',
+    'tests/web/hub/{cli,client,push,requests,trouble}.node.test.ts',
   ],
   reads: [...library, 'cpp'],
 };

@@ -197,6 +197,20 @@ export const quantizeFlags = {
     'keep each file of the result as soon as it is whole, and go on after an interrupted run with --resume',
   ),
   force: onOff('replace OUT and the files beside it if they exist', 'f'),
+  push: flag(
+    'OWNER/NAME',
+    'push the whole result to this repository of the hub, with a card, and make the repository if it is missing; files of somebody else ' +
+      'there need --force; needs a token that may write, and the package @huggingface/hub',
+  ),
+  'push-pr': onOff('with --push: make a pull request'),
+  public: onOff(
+    'with --push: everybody sees a new repository, as by default if the source is a public model of the hub',
+  ),
+  private: onOff('with --push: a new repository is private, as by default for all other sources'),
+  measured: flag(
+    'FILE',
+    'with --push: the JSON of scalepoint evaluate, whose perplexity and divergence the card states',
+  ),
   quiet,
   'help-all': onOff('explain all options'),
   ...commonFlags(

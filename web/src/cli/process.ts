@@ -177,7 +177,8 @@ function startWithin(text: string, columns: number): string {
 const leastName = 8;
 
 /** A line of progress on stderr, if that is a terminal. It does not appear for quick work. */
-export const progressLine = (quiet: boolean) => lineOn(quiet, (_: Progress) => progressText);
+export const progressLine = (quiet: boolean) =>
+  lineOn(quiet, (_: Pick<Progress, 'tensor' | 'bytesDone' | 'bytesTotal'>) => progressText);
 
 /** A line of progress of data that pass a model. */
 export const dataProgressLine = (quiet: boolean) =>

@@ -34,6 +34,7 @@ import {
   progressLine,
   UsageError,
 } from './process.js';
+import { preparePush, pushText } from './push.js';
 import {
   checkLine,
   checkSavesApart,
@@ -100,6 +101,7 @@ export async function convert(line: QuantizeLine, command: string): Promise<numb
         joinCompleted(prepared);
         const paths = prepared.flatMap(({ output, planned }) => pathsOf(output, planned));
         if (requests.length > 1 && !values.resume) await checkFree(paths, values.force ?? false);
+        const push = await preparePush(line, prepared, signal);
         // Carry out one result after the other.
         await withBackends(values.backend?.flat(), values.browser, async (backends) => {
           for (const one of prepared) {
@@ -109,6 +111,10 @@ export async function convert(line: QuantizeLine, command: string): Promise<numb
           }
         });
         for (const { run } of prepared) await run?.finish();
+        const pushed = await push?.();
+        if (pushed === undefined) return;
+        for (const document of documents) Object.assign(document, { push: pushed });
+        if (!values.quiet) remark(pushText(pushed));
       } catch (error) {
         // Print the report of a missed quality gate.
         progress.clear();

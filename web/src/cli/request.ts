@@ -45,10 +45,11 @@ import { checkOutputName, isFolderPath, outputOf, pathsOf, resolveOutput, standa
 import { checkFilesApart, type WrittenFile } from './overlap.js';
 import { type Line, makeCommand, positionalFiles, spelledTarget } from './parse.js';
 import { about, printJson, UsageError } from './process.js';
+import { checkPushFlags } from './push.js';
 import { journalPath } from './resume.js';
 import { type SidecarPlace, sidecarPath, sidecarPlace } from './sidecars.js';
 import { checkSizes, isSized, planIn, rulesOf, ruleTexts } from './sizes.js';
-import { printable } from './text.js';
+import { printable, shellWord } from './text.js';
 import { asUsage, commandWordsFor, wrongFlag } from './wording.js';
 
 /** A command line of `quantize`, with flags of formats. */
@@ -75,10 +76,9 @@ function commandForTypeLast(positionals: readonly string[]): string | undefined 
   const names = modelFormats().flatMap(({ targets }) => targets.map(({ name }) => name));
   const type = names.find((name) => name.toLowerCase() === last);
   if (type === undefined || positionals.length < 2 || positionals.length > 3) return undefined;
-  const word = (text: string) => (/^[\w./:@%+,=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
   const [file = '', output] = positionals;
-  const target = positionals.length === 3 ? ` -o ${word(output as string)}` : '';
-  return `scalepoint quantize ${word(file)} --to ${type}${target}`;
+  const target = positionals.length === 3 ? ` -o ${shellWord(output as string)}` : '';
+  return `scalepoint quantize ${shellWord(file)} --to ${type}${target}`;
 }
 
 /** The models of a command line. @throws UsageError */
@@ -89,7 +89,9 @@ function modelsIn({ values, words, positionals }: QuantizeLine, command: string)
   if (!takesSeveral || positionals.length < 2 || stems.size < positionals.length)
     return positionalFiles(positionals, ['FILE'], command);
   if (positionals.includes('')) throw new UsageError(`${command} needs names of files, got ""`);
-  const single = ['save-plan', 'save-rules', ...Object.keys(sidecarFlags())].find((flag) => words[flag] !== undefined);
+  const single = ['save-plan', 'save-rules', 'push', ...Object.keys(sidecarFlags())].find(
+    (flag) => words[flag] !== undefined,
+  );
   const flag = single ?? (values.output === standardOutput ? `output ${standardOutput}` : undefined);
   if (flag !== undefined) throw new UsageError(`--${flag} goes with one FILE, got ${positionals.length}`);
   return positionals;
@@ -108,6 +110,7 @@ export function checkLine(line: QuantizeLine, command: string): readonly string[
     if (other !== undefined) throw wrongFlag(flag, without(`--${other}`));
   };
   if (preset !== undefined) exclude('preset', 'to');
+  checkPushFlags({ ...values, part: words.part });
   checkSizes(values, to?.split(',').length ?? 1);
   if (values.resume === true) {
     exclude('resume', 'part', 'min-sqnr', 'min-output');

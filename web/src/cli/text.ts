@@ -167,6 +167,10 @@ export function countText(n: number, what: string): string {
   return `${n.toLocaleString('en')} ${what}${n === 1 ? '' : 's'}`;
 }
 
+/** A word of a command line, quoted where a shell needs it. */
+export const shellWord = (text: string): string =>
+  /^[\w./:@%+,=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+
 /** A list of names in a sentence: the first few, and the number of the others. */
 export function listText(names: readonly string[], most: number): string {
   const more = names.length > most ? ` and ${(names.length - most).toLocaleString('en')} more` : '';

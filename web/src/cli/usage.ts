@@ -243,7 +243,7 @@ function quantizeHelp(all: boolean): Help {
         `file or folder for the result, or - for standard output; by default a file beside FILE with TYPE in its name: ${outputs.join(', ')}`,
       ),
       ...quantizeLines('min-sqnr', 'min-output', ...outputRunFlags, 'workers', 'dry-run', 'resume', 'force', 'json'),
-      ...quantizeLines('quiet', 'verbose', 'no-color'),
+      ...quantizeLines('push', 'push-pr', 'public', 'private', 'measured', 'quiet', 'verbose', 'no-color'),
       ...optionLines(() => true),
     ],
     more: [

@@ -21,6 +21,7 @@ const renamedFlags: Readonly<Record<string, string>> = {
   targetBitsPerWeight: 'target-bpw',
   minSqnrDb: 'min-sqnr',
   overwrite: 'force',
+  repository: 'push',
   'run.dimensions': 'dim',
   'run.samples': 'samples',
 };

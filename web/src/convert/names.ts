@@ -41,6 +41,8 @@ export interface ModelFormatInfo {
     readonly code: string;
     /** Further requirements of the program, in a sentence. */
     readonly needs?: string | undefined;
+    /** The code for a file on the hub, in the repository OWNER/NAME; by default `code`, with the repository in place of FOLDER. */
+    readonly fromHub?: string | undefined;
   }[];
 }
 

@@ -431,6 +431,8 @@ export interface Reader {
   readonly code: string;
   /** Further requirements, in a sentence. */
   readonly needs?: string;
+  /** The code for a file on the hub, in the repository OWNER/NAME. @defaultValue `code`, with the repository in place of FOLDER */
+  readonly fromHub?: string;
 }
 
 /**

@@ -101,9 +101,17 @@ export const gguf: Format<'gguf', GgufTarget, 'gguf', GgufOptions, object, GgufM
     ];
   },
 
-  readers: (_to, file) => [
-    { program: 'llama.cpp', code: `llama-cli -m ${file} -p "Hello"` },
-    { program: 'Ollama', code: `echo "FROM ./${file}" > Modelfile\nollama create NAME -f Modelfile` },
+  readers: (to, file) => [
+    {
+      program: 'llama.cpp',
+      code: `llama-cli -m ${file} -p "Hello"`,
+      fromHub: `llama-cli -hf OWNER/NAME --hf-file ${file} -p "Hello"`,
+    },
+    {
+      program: 'Ollama',
+      code: `echo "FROM ./${file}" > Modelfile\nollama create NAME -f Modelfile`,
+      fromHub: `ollama run hf.co/OWNER/NAME:${to}`,
+    },
   ],
 
   async open(files, open) {
