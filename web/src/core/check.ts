@@ -41,23 +41,6 @@ function foreignOption(key: string, value: unknown, names: readonly string[]): s
   return codeOfOption('scheme', isSymmetric ? 'symmetric' : 'asymmetric');
 }
 
-/** The hint for an unknown option: a near name, a member of another option, or another call with such an option. */
-function hintFor(
-  key: string,
-  value: unknown,
-  names: readonly string[],
-  before: string,
-  calls: CallOptions,
-): Hint | undefined {
-  const foreign = sameName(key, names) === undefined ? foreignOption(key, value, names) : undefined;
-  if (foreign !== undefined) return { kind: 'didYouMean', names: [before + foreign] };
-  const last = names.map((name) => name.slice(name.lastIndexOf('.') + 1));
-  const found = nearest(key, last);
-  if (found !== undefined) return { kind: 'didYouMean', names: [before + names[last.indexOf(found)]] };
-  const call = Object.keys(calls).find((name) => calls[name]?.includes(key));
-  return call === undefined ? undefined : { kind: 'takenBy', call, name: key };
-}
-
 /** True for an object other than an array, whose elements would be its members. */
 function hasMembers(value: unknown): value is object {
   return typeof value === 'object' && value !== null && !Array.isArray(value) && !ArrayBuffer.isView(value);
@@ -83,7 +66,16 @@ export function checkKeys(options: unknown, names: readonly string[], path = '',
     if (names.includes(key) && !key.includes('.')) continue;
     const before = path && `${path}.`;
     const own = names.filter((name) => !name.includes('.')).map((name) => before + name);
-    const hint = hintFor(key, (options as Record<string, unknown>)[key], names, before, calls);
+    // Find what was meant: another library's name, a near name, a member of another option, or another call with such an option.
+    const value = (options as Record<string, unknown>)[key];
+    const last = names.map((name) => name.slice(name.lastIndexOf('.') + 1));
+    const near = nearest(key, last);
+    const foreign = sameName(key, names) === undefined ? foreignOption(key, value, names) : undefined;
+    const meant = foreign ?? names.find((_, i) => last[i] === near);
+    const call = Object.keys(calls).find((name) => calls[name]?.includes(key));
+    let hint: Hint | undefined;
+    if (meant !== undefined) hint = { kind: 'didYouMean', names: [before + meant] };
+    else if (call !== undefined) hint = { kind: 'takenBy', call, name: key };
     throw typeError(before + key, { kind: 'knownOption', names: own }, undefined, hint);
   }
 }

@@ -11,18 +11,15 @@ import type { OpenInput, OutputFile, Target } from './format.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ options
 
-/** Names of these options, for the lists of targets. */
-export const shardOptions: readonly string[] = ['shardSize', 'part'];
-
-const units: Readonly<Record<string, number>> = { '': 1, k: 1e3, m: 1e6, g: 1e9, t: 1e12 };
-const binaryUnits: Readonly<Record<string, number>> = { ki: 2 ** 10, mi: 2 ** 20, gi: 2 ** 30, ti: 2 ** 40 };
+const decimal = { '': 1, k: 1e3, m: 1e6, g: 1e9, t: 1e12 };
+const units: Readonly<Record<string, number>> = { ...decimal, ki: 2 ** 10, mi: 2 ** 20, gi: 2 ** 30, ti: 2 ** 40 };
 
 /** Parses a size into bytes; undefined if invalid. */
 export function parseSize(size: unknown): number | undefined {
   const [, digits, unit = ''] = typeof size === 'string' ? (/^(\d+(?:\.\d+)?) ?([kmgt]i?)?b?$/i.exec(size) ?? []) : [];
-  const factor = units[unit.toLowerCase()] ?? binaryUnits[unit.toLowerCase()] ?? Number.NaN;
+  const factor = units[unit.toLowerCase()] ?? NaN;
   const bytes = digits === undefined ? size : Math.floor(Number((Number(digits) * factor).toFixed(3)));
-  return Number.isSafeInteger(bytes) && (bytes as number) > 0 ? (bytes as number) : undefined;
+  return typeof bytes === 'number' && Number.isSafeInteger(bytes) && bytes > 0 ? bytes : undefined;
 }
 
 /** Valid sizes, for errors. */
@@ -59,9 +56,8 @@ export const shardEntries = {
     {
       read({ 'shard-size': shard, 'split-size': split }: Words) {
         if (shard !== undefined && split !== undefined) throw rangeError('--split-size', without('--shard-size'));
-        const size = shard ?? split;
-        if (parseSize(size) !== undefined) return size;
-        throw rangeError(shard === undefined ? '--split-size' : '--shard-size', sizeForm, size);
+        checkFileSize(shard ?? split, shard === undefined ? '--split-size' : '--shard-size');
+        return shard ?? split;
       },
     },
   ),
@@ -85,6 +81,9 @@ export const partEntry = {
     },
   ),
 };
+
+/** Names of these options, for the lists of targets. */
+export const shardOptions: readonly string[] = Object.keys({ ...shardEntries, ...partEntry });
 
 export interface ShardOptions extends OptionsOf<typeof shardEntries>, OptionsOf<typeof partEntry> {}
 
@@ -181,7 +180,7 @@ export function largeNote(
   return [noteOf('largerThanFile', { tensors: names }, text)];
 }
 
-/** Suffix of the name of one of several files, `-00001-of-00003.gguf`. @param index from 0 @param index from 0 */
+/** Suffix of the name of one of several files, `-00001-of-00003.gguf`. @param index from 0 */
 export function shardSuffix(index: number, count: number, extension: string): string {
   const digits = (n: number) => String(n).padStart(5, '0');
   return `-${digits(index + 1)}-of-${digits(count)}${extension}`;

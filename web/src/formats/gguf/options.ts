@@ -1,8 +1,18 @@
 /** Options of GGUF results. Reference: github.com/ggml-org/llama.cpp, tools/quantize/quantize.cpp at 03161a4. */
 import { checkSearched, isBlockType } from '../../core/blocks.js';
+import { checkNumber } from '../../core/check.js';
 import { rangeError, typeError } from '../../core/errors.js';
-import { ofType, oneOf, without } from '../../core/option-problem.js';
-import { amended, choice, type Flag, numberOption, type OptionsOf, option, toggle } from '../../core/schema.js';
+import { type Expected, type Hint, ofType, oneOf, whole, without } from '../../core/option-problem.js';
+import {
+  amended,
+  choice,
+  type Flag,
+  numberOption,
+  type OptionsOf,
+  option,
+  toggle,
+  type Words,
+} from '../../core/schema.js';
 import {
   checkRules,
   checkStatistics,
@@ -20,8 +30,9 @@ import {
   searchEntry,
 } from '../options.js';
 import { partEntry, type ShardOptions, shardEntries } from '../shards.js';
-import { metadata } from './edits.js';
-import { pruneLayers } from './prune.js';
+import { alignmentKey } from './contents.js';
+import { type MetadataEdit, type MetadataEdits, nameKey, templateKey } from './edits.js';
+import { splitKeys } from './pairs.js';
 import {
   aliases,
   type FileType,
@@ -32,6 +43,68 @@ import {
   ruleTargets,
   towerTargets,
 } from './targets.js';
+
+// ----------------------------------------------------------------------------------------------------------------------- metadata
+
+/** Keys that follow from the layout of the file. */
+const keysOfLayout: readonly string[] = [alignmentKey, ...splitKeys];
+const byLayout: Hint = { kind: 'because', message: 'it follows from the layout of the file' };
+
+/** ggml keeps keys in 128 bytes where it overrides them. */
+const mostKeyBytes = 127;
+
+/** Valid values of a key, for errors. */
+const editForm: Expected = {
+  kind: 'anyOf',
+  of: [ofType('string', 'boolean'), { kind: 'object', keys: ['int'] }, { kind: 'object', keys: ['float'] }],
+};
+
+function checkEdit(edit: unknown, path: string): void {
+  if (typeof edit === 'boolean') return;
+  if (typeof edit === 'string') {
+    // A lone surrogate would be stored as another character.
+    if (!/\p{Surrogate}/u.test(edit)) return;
+    throw rangeError(path, ofType('text of whole characters'), edit);
+  }
+  const members = (typeof edit === 'object' && edit !== null ? edit : { edit }) as Record<string, unknown>;
+  const { int, float, ...rest } = members;
+  const isOne = (int === undefined) !== (float === undefined) && Object.keys(rest).length === 0;
+  if (!isOne) throw typeError(path, editForm, edit);
+  const u32 = whole(0, 2 ** 32 - 1);
+  if (int !== undefined && typeof int !== 'number') throw rangeError(`${path}.int`, u32, int);
+  if (int !== undefined) checkNumber(int, `${path}.int`, u32);
+  if (float !== undefined && !(typeof float === 'number' && Number.isFinite(Math.fround(float)))) {
+    throw rangeError(`${path}.float`, { kind: 'number', finite: true }, float);
+  }
+}
+
+const overrides = ['llama.context_length=int:8192', 'llama.rope.freq_base=float:1e4', 'KEY=bool:true', 'KEY=str:TEXT'];
+
+/** Edits by the flags --override-kv, --name and --chat-template. */
+function readEdits({ 'override-kv': words, name, 'chat-template': template }: Words): MetadataEdits {
+  const edits: (readonly [key: string, value: MetadataEdit])[] = [];
+  for (const word of Array.isArray(words) ? (words as readonly string[]) : []) {
+    const [, key, type = '', text = ''] = /^([^=]+)=(\w+):(.*)$/s.exec(word) ?? [];
+    if (key === undefined || !['int', 'float', 'bool', 'str'].includes(type)) {
+      throw rangeError('--override-kv', { kind: 'text', form: 'KEY=TYPE:VALUE', examples: overrides }, word);
+    }
+    let edit: MetadataEdit | undefined;
+    if (type === 'str') edit = text;
+    else if (type === 'bool' && /^(true|false)$/.test(text)) edit = text === 'true';
+    else if (type === 'int' && /^\d{1,15}$/.test(text)) edit = { int: Number(text) };
+    else if (type === 'float' && /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(text)) edit = { float: Number(text) };
+    if (edit === undefined) throw rangeError('--override-kv', ofType(type), word);
+    edits.push([key, edit]);
+  }
+  if (name !== undefined) edits.push([nameKey, String(name)]);
+  if (template !== undefined) edits.push([templateKey, String(template)]);
+  const keys = edits.map(([key]) => key);
+  const twice = keys.find((key, i) => keys.indexOf(key) < i);
+  if (twice !== undefined) throw rangeError('--override-kv', { kind: 'distinct' }, twice);
+  return Object.fromEntries(edits);
+}
+
+// ------------------------------------------------------------------------------------------------------------------------ options
 
 /** An option that is a list of parts of names, for weights of an importance matrix. */
 function partsOfNames(flag: Pick<Flag, 'name' | 'about'>) {
@@ -78,7 +151,26 @@ const entries = {
    * GGUF: layers to leave out, as with llama-quantize; later ones move up. A note lists layers that the model lacks.
    * @defaultValue none
    */
-  pruneLayers: amended(pruneLayers, notInCopies),
+  pruneLayers: amended(
+    option<readonly number[]>(
+      (value, name) => {
+        if (!Array.isArray(value)) throw typeError(name, ofType('array of whole numbers'), value);
+        const layers = whole(0, 1_000_000);
+        for (const layer of value) {
+          if (typeof layer !== 'number') throw rangeError(name, layers, layer);
+          checkNumber(layer, name, layers);
+        }
+      },
+      { name: 'prune-layers', value: 'L0,L1,…', about: 'leave out these layers; those behind them move up' },
+    ),
+    {
+      ...notInCopies,
+      read({ 'prune-layers': text }: Words) {
+        if (/^\d{1,7}(,\d{1,7})*$/.test(String(text))) return String(text).split(',').map(Number);
+        throw rangeError('--prune-layers', { kind: 'text', examples: ['3,4,5'] }, text);
+      },
+    },
+  ),
   ...importanceEntry,
   /** GGUF: parts of the names of weights that use the importance matrix. @defaultValue all */
   includeWeights: partsOfNames({
@@ -169,7 +261,33 @@ const entries = {
    * layout and cannot be set.
    * @defaultValue as in the file
    */
-  metadata,
+  metadata: amended(
+    option<MetadataEdits>(
+      (value, name) => {
+        if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+          throw typeError(name, ofType('object'), value);
+        }
+        for (const [key, edit] of Object.entries(value)) {
+          const path = `${name}[${JSON.stringify(key)}]`;
+          const bytes = new TextEncoder().encode(key).length;
+          if (bytes === 0 || bytes > mostKeyBytes || key.includes('\0')) {
+            throw rangeError(path, { kind: 'number', min: 1, max: mostKeyBytes, unit: 'bytes' }, bytes);
+          }
+          if (keysOfLayout.includes(key)) throw rangeError(path, { kind: 'absent' }, edit, byLayout);
+          checkEdit(edit, path);
+        }
+      },
+      {
+        name: 'override-kv',
+        value: 'KEY=TYPE:VALUE',
+        multiple: true,
+        about: 'set a key of the metadata, TYPE is int, float, bool or str; can be repeated',
+      },
+      { name: 'name', value: 'TEXT', about: `the name of the model, ${nameKey}` },
+      { name: 'chat-template', value: 'FILE', isText: true, about: `${templateKey}, from a file` },
+    ),
+    { read: readEdits },
+  ),
 };
 
 /** Options of a GGUF result. */

@@ -2,34 +2,10 @@
  * Leaves out layers, like --prune-layers of llama-quantize; later ones move up.
  * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp at 007dbbf.
  */
-import { rangeError, typeError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
-import { ofType, whole } from '../../core/option-problem.js';
-import { amended, option, type Words } from '../../core/schema.js';
 import type { GgufPair, GgufTensor } from './contents.js';
 import type { GgufHeader } from './header.js';
 import { u32Pair } from './pairs.js';
-
-/** Largest number of a layer accepted. */
-const mostLayer = 1_000_000;
-
-/** The option for layers to leave out. */
-export const pruneLayers = amended(
-  option<readonly number[]>(
-    (value, name) => {
-      if (!Array.isArray(value)) throw typeError(name, ofType('array of whole numbers'), value);
-      const wrong = value.find((layer) => !Number.isInteger(layer) || layer < 0 || layer > mostLayer);
-      if (wrong !== undefined) throw rangeError(name, whole(0, mostLayer), wrong);
-    },
-    { name: 'prune-layers', value: 'L0,L1,…', about: 'leave out these layers; those behind them move up' },
-  ),
-  {
-    read({ 'prune-layers': text }: Words) {
-      if (/^\d{1,7}(,\d{1,7})*$/.test(String(text))) return String(text).split(',').map(Number);
-      throw rangeError('--prune-layers', { kind: 'text', examples: ['3,4,5'] }, text);
-    },
-  },
-);
 
 /** A tensor of the result, and its source in the input. */
 interface Renamed {

@@ -126,21 +126,10 @@ export interface OnnxSidecars extends OptionsOf<typeof sidecarEntries> {}
 
 export type OnnxChoices = PlanChoices<OnnxOptions & OnnxSidecars, OnnxTarget>;
 
-/** Options that targets list, in the order in which they are checked. */
-const targetOptions = [
-  'range',
-  'perTensor',
-  'reduceRange',
-  'blockSize',
-  'zeroPoints',
-  'dequantize',
-  'importance',
-  'method',
-  'moments',
-  'damping',
-  'ranges',
-  'kvCache',
-] as const;
+/** Options that some targets lack. */
+const targetOptions = (Object.keys(entries) as (keyof typeof entries)[]).filter((name) =>
+  targets.some(({ options }) => options.includes(name)),
+);
 
 export const options = optionTable<OnnxOptions>('ONNX', { ...entries, ...sidecarEntries }, (choices) => {
   const { to, range, zeroPoints, rules, ranges } = choices;
