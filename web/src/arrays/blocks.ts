@@ -26,6 +26,7 @@ import {
   addressOf,
   CodeSource,
   type FloatInput,
+  type FloatTile,
   type HalfFormat,
   nonFiniteError,
   type Source,
@@ -87,7 +88,7 @@ export function quantizeBlocks(core: Core, x: FloatInput, type: BlockType, optio
       const at = (start / elements) * bytes;
       const from = source.at(start, count);
       const status = core.module._quantizeBlocks(from, count, info.id, blocks.at(at, tile));
-      if (status !== StatusId.ok) fail(source, core, status, info, from, count, start);
+      if (status !== StatusId.ok) failBlocks(core, source, status, { x: from, count, start, info });
       blocks.put(at, (count / elements) * bytes, tile);
     });
   }
@@ -144,7 +145,7 @@ function quantizeRows(
           const text = `too large for ${info.name} blocks, which would restore infinities`;
           throw new ScalepointError('OVERFLOW', `x[${start}] to x[${start + count - 1}]: ${text}`);
         }
-        if (status !== StatusId.ok) fail(source, core, status, info, from, count, start);
+        if (status !== StatusId.ok) failBlocks(core, source, status, { x: from, count, start, info });
         blocks.put(bytesOf(start), bytesOf(count), tile);
       },
       step,
@@ -152,23 +153,19 @@ function quantizeRows(
   });
 }
 
-/** Throws the error for a status. x: count floats, which begin with element start of the source. */
-function fail(
-  source: Source,
+/** Throws the error for the status of a call over a tile. */
+function failBlocks(
   core: Core,
+  source: Source,
   status: StatusId,
-  info: BlockTypeInfo,
-  x: number,
-  count: number,
-  start: number,
+  tile: FloatTile & { readonly info: BlockTypeInfo },
 ): never {
   const { module, scratch } = core;
-  if (status === StatusId.nonFinite) {
-    throw nonFiniteError(source, core, x, count, start, "ggml's blocks hold finite values only");
-  }
+  if (status === StatusId.nonFinite) throw nonFiniteError(core, source, tile, "ggml's blocks hold finite values only");
   if (status === StatusId.overflow) {
     // Find the block in question: quantize the blocks one by one.
-    const { elements, id, name } = info;
+    const { x, start } = tile;
+    const { elements, id, name } = tile.info;
     let at = 0;
     while (module._quantizeBlocks(x + at * 4, elements, id, scratch.y) === StatusId.ok) at += elements;
     const where = `x[${start + at}] to x[${start + at + elements - 1}]`;

@@ -140,11 +140,12 @@ export class GivenCodebook implements GivenTensor {
     const { module } = this.#core;
     const { length } = this.#values;
     const bits = bitsOf(length);
-    return packTiles(this.#core, this.#codes, bits, out, (from, count, to, start) => {
+    const run = (from: number, count: number, to: number, start: number) => {
       const status = module._packCodebook(from, count, length, bits, to);
       if (status === StatusId.badRange) this.#failCode(from, count, start);
       return status;
-    });
+    };
+    return packTiles(this.#core, this.#codes, out, { bits, run });
   }
 }
 
@@ -156,6 +157,7 @@ export function unpackCodebook(
   out: unknown,
 ): CodeArray | WasmArray {
   const bits = bitsOf(valuesOf(q.codebook, 'q.codebook').length);
-  const unpack = (from: number, count: number, to: number) => core.module._unpackCodebook(from, count, bits, to);
-  return unpackTiles(core, bytes, sizeOfShape(q.shape, 'q.shape'), bits, 'uint8', out, unpack);
+  const n = sizeOfShape(q.shape, 'q.shape');
+  const run = (from: number, count: number, to: number) => core.module._unpackCodebook(from, count, bits, to);
+  return unpackTiles(core, bytes, out, { n, bits, storage: 'uint8', run });
 }

@@ -142,7 +142,12 @@ export class Importance {
     forEachTile(source.length, false, (start, count) => {
       const at = source.at(start, count);
       if (core.module.firstNonFinite(at, count) < count) {
-        throw nonFiniteError(source, core, at, count, start, 'it would make a column count more than all others');
+        throw nonFiniteError(
+          core,
+          source,
+          { x: at, count, start },
+          'it would make a column count more than all others',
+        );
       }
     });
     core.withMemory(8 * columns, (sums) => {

@@ -114,7 +114,7 @@ export class GivenLinear implements GivenTensor {
     const core = this.#core;
     const { bits } = this.#info;
     return withDType(core, this.#info, (record) =>
-      packTiles(core, this.#codes, bits, out, (from, count, to) => core.module._pack(from, count, record, to)),
+      packTiles(core, this.#codes, out, { bits, run: (from, n, to) => core.module._pack(from, n, record, to) }),
     );
   }
 
@@ -205,10 +205,10 @@ export function unpackLinear(core: Core, bytes: unknown, q: PackedTensor, out: u
     throw typeError('q', { kind: 'object', keys: ['dtype', 'shape'] }, q);
   }
   const info = dtypeInfoAt(q.dtype, 'q.dtype');
+  const { bits, storage } = info;
   const n = sizeOfShape(q.shape, 'q.shape');
-  return withDType(core, info, (record) =>
-    unpackTiles(core, bytes, n, info.bits, info.storage, out, (from, count, to) =>
-      core.module._unpack(from, count, record, to),
-    ),
-  );
+  return withDType(core, info, (record) => {
+    const run = (from: number, count: number, to: number) => core.module._unpack(from, count, record, to);
+    return unpackTiles(core, bytes, out, { n, bits, storage, run });
+  });
 }

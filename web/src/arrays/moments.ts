@@ -66,7 +66,7 @@ export function quantizeByMoments(
   forEachTile(given.length, false, (start, count) => {
     const x = given.at(start, count);
     if (module.firstNonFinite(x, count) < count)
-      throw nonFiniteError(given, core, x, count, start, 'it would spoil all columns behind it');
+      throw nonFiniteError(core, given, { x, count, start }, 'it would spoil all columns behind it');
   });
   // Prepare to quantize some rows at a time, with the factor of the moments.
   const all = new Float64Array(sumCount);

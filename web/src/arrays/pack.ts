@@ -22,41 +22,38 @@ function bytesOfCodes(core: Core, bytes: unknown, n: number, bits: number, what:
   return packed;
 }
 
-/** Packs all codes, tile by tile. `pack` packs some codes from one address to another. */
-export function packTiles(
-  core: Core,
-  codes: CodeReader,
-  bits: number,
-  out: unknown,
-  pack: (from: number, count: number, to: number, start: number) => StatusId,
-): Uint8Array | WasmArray {
+/** Codes of some bits, and the call of the core that packs some of them from one address to another, or unpacks them. */
+interface Packing {
+  readonly bits: number;
+  run(from: number, count: number, to: number, start: number): StatusId;
+}
+
+/** Packs all codes, tile by tile. */
+export function packTiles(core: Core, codes: CodeReader, out: unknown, { bits, run }: Packing): Uint8Array | WasmArray {
   const packed = new Sink(core, 'uint8', packedSize(codes.length, bits), out, 'out');
   const tile = core.scratch.x;
   forEachTile(codes.length, false, (start, count) => {
     const from = codes.at(start, count);
     const at = (start * bits) / 8;
-    checkStatus(pack(from, count, packed.at(at, tile), start));
+    checkStatus(run(from, count, packed.at(at, tile), start));
     packed.put(at, packedSize(count, bits), tile);
   });
   return packed.result as Uint8Array | WasmArray;
 }
 
-/** The reverse, for n codes. */
+/** Unpacks n codes, tile by tile. */
 export function unpackTiles(
   core: Core,
   bytes: unknown,
-  n: number,
-  bits: number,
-  storage: DTypeInfo['storage'],
   out: unknown,
-  unpack: (from: number, count: number, to: number) => StatusId,
+  { n, bits, storage, run }: Packing & { readonly n: number; readonly storage: DTypeInfo['storage'] },
 ): CodeArray | WasmArray {
   const packed = bytesOfCodes(core, bytes, n, bits, 'bytes');
   const codes = new Sink(core, storage, n, out, 'out');
   const tile = core.scratch.x;
   forEachTile(n, false, (start, count) => {
     const from = packed.at((start * bits) / 8, packedSize(count, bits));
-    checkStatus(unpack(from, count, codes.at(start, tile)));
+    checkStatus(run(from, count, codes.at(start, tile), start));
     codes.put(start, count, tile);
   });
   return codes.result as CodeArray | WasmArray;

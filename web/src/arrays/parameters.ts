@@ -7,7 +7,7 @@ import { checkOptionsOf } from './calls.js';
 import { type Job, jobOf, type Layout, layoutOf, specOfDType } from './job.js';
 import type { NewParameters, QuantizeOptions } from './options.js';
 import { Sink } from './sink.js';
-import { type FloatInput, nonFiniteError, type Source, sourceOf, withWhole } from './source.js';
+import { type FloatInput, type FloatTile, nonFiniteError, type Source, sourceOf, withWhole } from './source.js';
 import { dtypeInfo } from './tensor.js';
 
 /** Addresses in wasm memory. Each array has one element for each parameter of a layout. */
@@ -39,18 +39,11 @@ export function withParameters<T>(
   return core.withMemory(n * 16, (at) => use(at, at + n * 4, at + n * 8, at + n * 12));
 }
 
-/** Throws the error for the status of a call over x. x: count floats, which begin with element start of the source. */
-export function failQuantizing(
-  source: Source,
-  core: Core,
-  status: StatusId,
-  x: number,
-  count: number,
-  start: number,
-): never {
+/** Throws the error for the status of a call over a tile. */
+export function failQuantizing(core: Core, source: Source, status: StatusId, tile: FloatTile): never {
   if (status === StatusId.nonFinite) {
     const advice = "pass nonFinite: 'saturate' to quantize the rest and saturate such values";
-    throw nonFiniteError(source, core, x, count, start, advice);
+    throw nonFiniteError(core, source, tile, advice);
   }
   checkStatus(status);
   throw new Error('scalepoint: unexpected status of the core');
@@ -77,7 +70,7 @@ export function findParameters(core: Core, source: Source, { range, layout }: Jo
           columns > 0
             ? module._searchImportantQparams(at.job, x, n, weights, columns, scratch, bytes)
             : module.searchQparams(at.job, x, n, search.method, search.percentile, scratch, bytes);
-        if (status !== StatusId.ok) failQuantizing(source, core, status, x, n, 0);
+        if (status !== StatusId.ok) failQuantizing(core, source, status, { x, count: n, start: 0 });
       });
       return;
     }
@@ -97,7 +90,7 @@ export function observeRange(core: Core, source: Source, layout: Layout, { job, 
   forEachTile(source.length, source.inPlace, (start, count) => {
     const x = source.at(start, count);
     const status = core.module._observe(job, x, count, start, min, max);
-    if (status !== StatusId.ok) failQuantizing(source, core, status, x, count, start);
+    if (status !== StatusId.ok) failQuantizing(core, source, status, { x, count, start });
   });
 }
 

@@ -156,7 +156,12 @@ export function quantizeCodebook(
     const observe: TileVisitor = (from, count, start) => {
       const status = module._observeAbsmax(job, from, count, start);
       if (status === StatusId.nonFinite) {
-        throw nonFiniteError(source, core, from, count, start, 'codes of a codebook stand for finite values only');
+        throw nonFiniteError(
+          core,
+          source,
+          { x: from, count, start },
+          'codes of a codebook stand for finite values only',
+        );
       }
       checkStatus(status);
     };

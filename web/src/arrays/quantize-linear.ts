@@ -132,7 +132,7 @@ function quantizeRuns(
         scratch.zeroPoint,
         codes.at(start, scratch.y),
       );
-      if (status !== StatusId.ok) failQuantizing(source, core, status, x, count, start);
+      if (status !== StatusId.ok) failQuantizing(core, source, status, { x, count, start });
       // Copy its results to the sinks.
       codes.put(start, count, scratch.y);
       scale.copy(parameter, used, scratch.scale);
@@ -172,7 +172,7 @@ function quantizeInPasses(core: Core, given: Source, job: Job, sinks: Sinks, sum
           sums === undefined
             ? core.module._quantizeLinear(at.job, x, count, start, to)
             : core.module._quantizeLinearMeasured(at.job, x, count, start, to, sums);
-        if (status !== StatusId.ok) failQuantizing(source, core, status, x, count, start);
+        if (status !== StatusId.ok) failQuantizing(core, source, status, { x, count, start });
         codes.put(start, count, tile);
       });
     });

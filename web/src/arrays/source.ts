@@ -351,15 +351,18 @@ export function withResident(core: Core, source: Source, f: (source: Source) => 
   }
 }
 
-/**
- * The error for the first NaN or infinity among the floats at x, which begin with element start of a source. `advice` ends the message.
- */
+/** Elements [start, start + count) of a source, as floats at an address. */
+export interface FloatTile {
+  readonly x: number;
+  readonly count: number;
+  readonly start: number;
+}
+
+/** The error for the first NaN or infinity of a tile. `advice` ends the message. */
 export function nonFiniteError(
-  source: Source,
   core: Core,
-  x: number,
-  count: number,
-  start: number,
+  source: Source,
+  { x, count, start }: FloatTile,
   advice: string,
 ): ScalepointError {
   const index = core.module.firstNonFinite(x, count);

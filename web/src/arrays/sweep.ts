@@ -81,7 +81,7 @@ export function sweep(
         const from = whole.at(start, count);
         for (const sums of allocated) {
           const status = module._quantizeLinearMeasured(sums + jobOffset, from, count, start, core.scratch.y, sums);
-          if (status !== StatusId.ok) failQuantizing(whole, core, status, from, count, start);
+          if (status !== StatusId.ok) failQuantizing(core, whole, status, { x: from, count, start });
         }
       });
       return allocated.map((sums) => measuresOf(module.HEAPF64.slice(sums / 8, sums / 8 + sumCount), whole.length));

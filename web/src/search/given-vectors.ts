@@ -7,20 +7,13 @@ import { checkShape } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, tileSize } from '../core/memory.js';
 import { exactly, without } from '../core/option-problem.js';
+import type { WasmArray } from '../core/wasm-array.js';
 import { bitRows, type GivenVectors, rangedRows } from './given-bytes.js';
 import type { IndexOptions, VectorMetric } from './search-types.js';
 import { type ByteVectors, isList, type VectorInput, vectorsOf } from './vectors.js';
 
 /** Rows that are read at a time. */
 export const rowsAtOnce = (dimension: number) => Math.max(1, Math.floor(tileSize / dimension));
-
-/** The number of elements of an array without a shape of its own; undefined for other inputs. */
-function plainLength(vectors: unknown): number | undefined {
-  if (isTensor(vectors as never) || (Array.isArray(vectors) === false && !ArrayBuffer.isView(vectors))) {
-    return (vectors as { readonly view?: { readonly length: number } } | null)?.view?.length;
-  }
-  return (vectors as { readonly length: number }).length;
-}
 
 /**
  * Checks vectors of a caller.
@@ -51,7 +44,13 @@ export function readVectors(
     return checked(readQuantized(core, vectors), dimension);
   }
   // An index may begin empty.
-  const length = isList(vectors) ? undefined : plainLength(vectors);
+  let length: number | undefined;
+  if (!isList(vectors)) {
+    const hasShape = isTensor(vectors) || !(Array.isArray(vectors) || ArrayBuffer.isView(vectors));
+    // A WasmArray has a view.
+    const array = hasShape ? (vectors as Partial<WasmArray> | null)?.view : vectors;
+    length = array?.length;
+  }
   if (shape !== undefined && length === 0) {
     const [count = 0, width = 0] = checkShape(shape, 0);
     if (shape.length === 2 && count === 0 && width > 0)

@@ -61,19 +61,25 @@ export function partsOfIndex({ bits, dims, metric }: IndexFacts, sizes: IndexSiz
 /** Bytes that are written at a time. */
 const chunk = 1 << 22;
 
-/**
- * Writes an index. Returns the bytes if no output is given.
- * @param rows the file of the vectors for a second score, which must not be replaced
- * @param check fails if the index was changed or disposed of
- */
+/** The parts of an index. */
+interface IndexParts {
+  readonly facts: IndexFacts;
+  readonly store: VectorStore;
+  readonly ids: IdTable;
+  /** The factor of a second score. */
+  readonly factor: number | undefined;
+  /** The file of the vectors for a second score, which must not be replaced. */
+  readonly rows: ByteSource | undefined;
+  /** Fails if the index was changed or disposed of. */
+  check(): void;
+}
+
+/** Writes an index. Returns the bytes if no output is given. */
 export async function saveIndex(
   core: Core,
-  facts: IndexFacts,
-  store: VectorStore,
-  ids: IdTable,
-  factor: number | undefined,
+  { facts, store, ids, factor, rows, check }: IndexParts,
   output: IndexOutput | undefined,
-  { overwrite, onProgress, signal, check, rows }: SaveOptions & { rows: ByteSource | undefined; check(): void },
+  { overwrite, onProgress, signal }: SaveOptions,
 ): Promise<Uint8Array<ArrayBuffer> | undefined> {
   signal?.throwIfAborted();
   const count = ids.length;

@@ -839,14 +839,18 @@ export class SearchIndex implements VectorIndex {
     const source = this.#rerank?.source;
     // Most apps that search do not save.
     const { saveIndex } = await imported(import('./save.js'));
-    return saveIndex(this.#core, this.#facts, this.#store, this.#ids, this.#rerank?.factor, output, {
-      ...options,
+    const parts = {
+      facts: this.#facts,
+      store: this.#store,
+      ids: this.#ids,
+      factor: this.#rerank?.factor,
       rows: source?.kind === 'file' ? source.file : undefined,
       check: () => {
         this.#checkAlive();
         if (this.#version !== version) throw new ScalepointError('CHANGED', 'the index was changed while it was saved');
       },
-    });
+    };
+    return saveIndex(this.#core, parts, output, options);
   }
 
   dispose(): void {

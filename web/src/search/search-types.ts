@@ -42,7 +42,7 @@ export interface IndexOptions {
    * needed for a list of vectors or a quantized tensor.
    */
   shape?: readonly number[] | undefined;
-  /** @defaultValue 'int8' */
+  /** Type of the codes. @defaultValue 'int8' */
   dtype?: 'int8' | undefined;
   /** Bits of a code. @defaultValue 8, or 1 with metric 'hamming', which has no other width */
   bits?: 1 | 2 | 4 | 8 | undefined;

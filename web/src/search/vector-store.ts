@@ -7,7 +7,7 @@ import {
   SearchFrameRecord,
   SearchPartRecord,
   SearchSpecRecord,
-  type StatusId,
+  StatusId,
   type StoredRowId,
 } from '../core/door.js';
 import { outOfMemory } from '../core/errors.js';
@@ -156,17 +156,26 @@ export class VectorStore {
     }
   }
 
+  /** Calls f for runs, as `#eachRun`, until a status is not ok, and returns it. */
+  #tryRuns(
+    first: number,
+    count: number,
+    f: (part: Part, local: number, n: number, done: number) => StatusId,
+  ): StatusId {
+    let status: StatusId = StatusId.ok;
+    this.#eachRun(first, count, (...run) => {
+      if (status === StatusId.ok) status = f(...run);
+    });
+    return status;
+  }
+
   /** Makes the codes of rows of floats, as the vectors from `first` on. Returns the first status that is not ok. */
   encode(x: number, rows: number, first: number): StatusId {
     this.onChange?.(first, rows);
-    let status: StatusId = 0;
-    this.#eachRun(first, rows, (part, local, n, done) => {
+    return this.#tryRuns(first, rows, (part, local, n, done) => {
       const from = x + done * this.form.dimension * 4;
-      if (status === 0) {
-        status = this.#core.module.encodeVectors(this.#spec, this.#frame, from, n, local, part.record, this.#scratch);
-      }
+      return this.#core.module.encodeVectors(this.#spec, this.#frame, from, n, local, part.record, this.#scratch);
     });
-    return status;
   }
 
   /** Takes rows with a bit for each element, as the vectors from `first` on. @param flip bits to turn in each byte */
@@ -181,14 +190,10 @@ export class VectorStore {
   /** Takes codes of 8 bits, as the vectors from `first` on. Returns the first status that is not ok. */
   takeCodes(codes: number, scales: number, rows: number, first: number): StatusId {
     this.onChange?.(first, rows);
-    let status: StatusId = 0;
-    this.#eachRun(first, rows, (part, local, n, done) => {
+    return this.#tryRuns(first, rows, (part, local, n, done) => {
       const from = codes + done * this.form.dimension;
-      if (status === 0) {
-        status = this.#core.module.takeCodes(this.#spec, from, scales + done * 4, n, local, part.record);
-      }
+      return this.#core.module.takeCodes(this.#spec, from, scales + done * 4, n, local, part.record);
     });
-    return status;
   }
 
   /** Writes codes of 8 bits and their scales to arrays. */
@@ -225,15 +230,13 @@ export class VectorStore {
 
   /** Keeps rows of floats, as those of the vectors from `first` on. Returns the first status that is not ok. */
   keepRows(x: number, rows: number, first: number): StatusId {
-    let status: StatusId = 0;
     const { kept } = this.form;
-    if (kept === undefined) return status;
-    this.#eachRun(first, rows, (part, local, n, done) => {
+    if (kept === undefined) return StatusId.ok;
+    return this.#tryRuns(first, rows, (part, local, n, done) => {
       const from = x + done * kept.dimension * 4;
       const to = part.rows + local * this.rowBytes;
-      if (status === 0) status = this.#core.module.storeRows(kept.kind, from, n, kept.dimension, to);
+      return this.#core.module.storeRows(kept.kind, from, n, kept.dimension, to);
     });
-    return status;
   }
 
   /** Address of the kept row of a vector. */
@@ -252,7 +255,8 @@ export class VectorStore {
     this.#eachRun(index, 1, (part, local) => {
       const at = (part.alive >>> 2) + (local >>> 5);
       const bit = 1 << (local & 31);
-      HEAPU32[at] = alive ? (HEAPU32[at] as number) | bit : (HEAPU32[at] as number) & ~bit;
+      if (alive) HEAPU32[at]! |= bit;
+      else HEAPU32[at]! &= ~bit;
     });
   }
 
@@ -261,7 +265,7 @@ export class VectorStore {
     const { HEAPU32 } = this.#core.module;
     let alive = false;
     this.#eachRun(index, 1, (part, local) => {
-      alive = (((HEAPU32[(part.alive >>> 2) + (local >>> 5)] as number) >>> (local & 31)) & 1) === 1;
+      alive = ((HEAPU32[(part.alive >>> 2) + (local >>> 5)]! >>> (local & 31)) & 1) === 1;
     });
     return alive;
   }
