@@ -130,12 +130,17 @@ export class Skeleton {
   /** The fields of a message that lies at [begin, end). */
   *fields(begin: number, end: number): Generator<Field> {
     for (let at = begin; at < end; ) {
-      const range = this.find(at);
-      if (range === undefined) throw new Error(`byte ${at} was not read`);
-      const field = fieldAt(range, at, end);
+      const field = this.field(at, end);
       yield field;
       at = field.end;
     }
+  }
+
+  /** The field at an offset of a message. `end`: the end of that message. */
+  field(at: number, end: number): Field {
+    const range = this.find(at);
+    if (range === undefined) throw new Error(`byte ${at} was not read`);
+    return fieldAt(range, at, end);
   }
 }
 
@@ -151,7 +156,7 @@ export interface FieldSchema<T> {
   /** True for elements of tensors, which the skeleton leaves out unless they are few. */
   readonly isData?: boolean;
   /** The value without the field. */
-  initial(): T;
+  readonly initial: T;
   /** The value with another occurrence. @param before the value so far */
   next(reader: MessageReader, field: Field, before: T): T;
 }
@@ -170,7 +175,17 @@ export type ReadField<T> = (reader: MessageReader, field: Field, what: string) =
 
 /** A field whose last occurrence counts. */
 export function one<T>(number: number, what: string, read: ReadField<T>, otherwise: T): FieldSchema<T> {
-  return { number, what, initial: () => otherwise, next: (reader, field) => read(reader, field, what) };
+  return { number, what, initial: otherwise, next: (reader, field) => read(reader, field, what) };
+}
+
+/** A list without values, which all messages share. */
+const noValues = Object.freeze([]) as unknown as never[];
+
+/** Adds a value to a list of a message. */
+function appended<T>(list: T[], value: T): T[] {
+  if (list.length === 0) return [value];
+  list.push(value);
+  return list;
 }
 
 /** A field that occurs any number of times. */
@@ -178,39 +193,45 @@ export function many<T>(number: number, what: string, read: ReadField<T>): Field
   return {
     number,
     what,
-    initial: () => [],
-    next(reader, field, before) {
-      before.push(read(reader, field, what));
-      return before;
-    },
+    initial: noValues,
+    next: (reader, field, before) => appended(before, read(reader, field, what)),
   };
 }
 
 /** A field that is not read, and its message, if that may hold long values. */
 export function unread(number: number, message?: () => MessageSchema): FieldSchema<undefined> {
-  return { number, what: '', ...(message && { message }), initial: () => undefined, next: () => undefined };
+  return { number, what: '', ...(message && { message }), initial: undefined, next: () => undefined };
 }
 
 /** A field with a list of integers, one or many packed in each occurrence. */
 export function integers(number: number, what: string): FieldSchema<Int64[]> {
-  return { number, what, initial: () => [], next: (reader, field, before) => reader.integers(field, what, before) };
+  return { number, what, initial: noValues, next: (reader, field, before) => reader.integers(field, what, before) };
 }
 
-const numbered = new WeakMap<
-  MessageSchema,
-  ReadonlyMap<number, readonly [name: string, schema: FieldSchema<unknown>]>
->();
+/** A schema, prepared for reading. A file may have a hundred thousand messages of it. */
+interface PreparedSchema {
+  /** The fields by their numbers. */
+  readonly fields: readonly ({ readonly name: string; readonly reads: FieldSchema<unknown> } | undefined)[];
+  /** The values of an empty message. */
+  readonly empty: Readonly<Record<string, unknown>>;
+}
 
-/** The fields of a schema by their numbers. */
-function byNumber(schema: MessageSchema) {
-  const known = numbered.get(schema) ?? new Map(Object.entries(schema).map((entry) => [entry[1].number, entry]));
-  numbered.set(schema, known);
-  return known;
+const preparedSchemas = new WeakMap<MessageSchema, PreparedSchema>();
+
+function prepared(schema: MessageSchema): PreparedSchema {
+  const known = preparedSchemas.get(schema);
+  if (known !== undefined) return known;
+  const entries = Object.entries(schema);
+  const fields: { name: string; reads: FieldSchema<unknown> }[] = [];
+  for (const [name, reads] of entries) fields[reads.number] = { name, reads };
+  const made = { fields, empty: Object.fromEntries(entries.map(([name, { initial }]) => [name, initial])) };
+  preparedSchemas.set(schema, made);
+  return made;
 }
 
 /** The schema of a message in a field; undefined if the field holds none, or an unknown one. */
 export function messageIn(schema: MessageSchema | undefined, number: number): MessageSchema | undefined {
-  return schema && byNumber(schema).get(number)?.[1].message?.();
+  return schema && prepared(schema).fields[number]?.reads.message?.();
 }
 
 /** The signed integer of a varint: a bigint where a number would be rounded. */
@@ -260,14 +281,15 @@ export class MessageReader {
     schema: Schema,
     ...parts: readonly Pick<Field, 'begin' | 'end'>[]
   ): Message<Schema> {
-    const known = byNumber(schema);
-    const values: Record<string, unknown> = {};
-    for (const [name, { initial }] of known.values()) values[name] = initial();
+    const { fields, empty } = prepared(schema);
+    const values = { ...empty };
     if (++this.#depth > mostDepth) nestedTooDeeply(parts[0]?.begin ?? 0);
     for (const { begin, end } of parts) {
-      for (const field of this.skeleton.fields(begin, end)) {
-        const [name, reads] = known.get(field.number) ?? [];
-        if (name !== undefined && reads !== undefined) values[name] = reads.next(this, field, values[name]);
+      for (let at = begin; at < end; ) {
+        const field = this.skeleton.field(at, end);
+        const known = fields[field.number];
+        if (known !== undefined) values[known.name] = known.reads.next(this, field, values[known.name]);
+        at = field.end;
       }
     }
     this.#depth--;
@@ -292,17 +314,15 @@ export class MessageReader {
 
   /** Adds the integers of a repeated field to a list. */
   integers(field: Field, what: string, to: Int64[]): Int64[] {
-    if (field.wire !== 2) {
-      to.push(int64(this, field, what));
-      return to;
-    }
+    if (field.wire !== 2) return appended(to, int64(this, field, what));
     this.bytes(field, what);
+    let list = to;
     for (let at = field.begin; at < field.end; ) {
       const read = readVarint(this.skeleton.find(at) as LoadedRange, at, field.end);
-      to.push(signed(read));
+      list = appended(list, signed(read));
       at = read.end;
     }
-    return to;
+    return list;
   }
 }
 
@@ -373,13 +393,17 @@ class Scanner {
     this.#pending = [];
   }
 
+  /** True if the head of the field at an offset is in memory. */
+  #isLoaded(at: number): boolean {
+    const { begin, bytes } = this.#window;
+    return at >= begin && Math.min(at + mostHead, this.#source.size) <= begin + bytes.length;
+  }
+
   /** Loads the head of the field at an offset. */
   async #load(at: number): Promise<LoadedRange> {
-    const { size } = this.#source;
     for (;;) {
-      const { begin, bytes } = this.#window;
-      const end = begin + bytes.length;
-      if (at >= begin && Math.min(at + mostHead, size) <= end) return this.#window;
+      if (this.#isLoaded(at)) return this.#window;
+      const end = this.#window.begin + this.#window.bytes.length;
       this.#length = this.#done < end ? Math.min(longestWindow, this.#length * windowGrowth) : this.#first;
       if (this.#done < end) this.#keep(Math.min(at, end));
       await this.#read(this.#length);
@@ -395,10 +419,10 @@ class Scanner {
   /** Scans a message. */
   async scan(begin: number, end: number, schema: MessageSchema, depth = 0): Promise<void> {
     if (depth > mostDepth) nestedTooDeeply(begin);
-    const known = byNumber(schema);
+    const { fields } = prepared(schema);
     for (let at = begin; at < end; ) {
-      const field = fieldAt(await this.#load(at), at, end);
-      const [, { message = undefined, isData = false } = {}] = known.get(field.number) ?? [];
+      const field = fieldAt(this.#isLoaded(at) ? this.#window : await this.#load(at), at, end);
+      const { message = undefined, isData = false } = fields[field.number]?.reads ?? {};
       const length = field.end - field.begin;
       if (field.wire === 2) {
         if (message !== undefined && length > smallMessage) {
