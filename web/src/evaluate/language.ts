@@ -98,12 +98,11 @@ class LanguageRows implements LanguageTensors {
 }
 
 /** Metadata and tensors of a model in llama.cpp's names. */
-interface LanguageContents {
-  readonly metadata: Metadata;
-  readonly tensors: ReadonlyMap<string, LanguageTensor>;
-}
-
-async function languageContents({ format, model, beside }: Opened): Promise<LanguageContents> {
+async function languageContents({
+  format,
+  model,
+  beside,
+}: Opened): Promise<{ readonly metadata: Metadata; readonly tensors: ReadonlyMap<string, LanguageTensor> }> {
   if (format.name === 'gguf') {
     const tensors = await format.tensors(model);
     const { metadata } = model as OpenModel;

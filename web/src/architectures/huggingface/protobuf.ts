@@ -10,6 +10,7 @@ import {
   MessageReader,
   malformed,
   many,
+  messages,
   one,
   place,
   Skeleton,
@@ -51,7 +52,7 @@ const normalizerSchema = {
   removesBlanks: one(4, 'remove_extra_whitespaces', integer, 1),
 };
 const modelSchema = {
-  pieces: many(1, 'a token', (reader, field, what) => reader.inside(pieceSchema, field, what)),
+  pieces: messages(1, 'a token', () => pieceSchema),
   trainer: many(2, 'trainer_spec', place),
   normalizer: many(3, 'normalizer_spec', place),
 };

@@ -198,6 +198,15 @@ export function many<T>(number: number, what: string, read: ReadField<T>): Field
   };
 }
 
+/** A field with any number of messages of a schema, whose long values the skeleton may leave out. */
+export function messages<Schema extends MessageSchema>(
+  number: number,
+  what: string,
+  message: () => Schema,
+): FieldSchema<Message<Schema>[]> {
+  return { ...many(number, what, (reader, field) => reader.inside(message(), field, what)), message };
+}
+
 /** A field that is not read, and its message, if that may hold long values. */
 export function unread(number: number, message?: () => MessageSchema): FieldSchema<undefined> {
   return { number, what: '', ...(message && { message }), initial: undefined, next: () => undefined };

@@ -33,7 +33,7 @@ interface Result {
 }
 
 /** A number of things, in words for one and for several. */
-const countText = (count: number, one: string, several: string) => (count === 1 ? `1 ${one}` : `${count} ${several}`);
+const countWords = (count: number, one: string, several: string) => (count === 1 ? `1 ${one}` : `${count} ${several}`);
 
 /** The first items of a list, and a sign that there are more. */
 const firstItems = (items: readonly string[], most: number, more = ', …') =>
@@ -234,7 +234,7 @@ const rows: readonly ((result: Result) => Note | readonly Note[] | false | undef
     const counts = [...halves.floats].sort(([, a], [, b]) => b - a);
     const nodes = counts.reduce((sum, [, n]) => sum + n, 0);
     const list = counts.map(([operator, n]) => `${n} ${operator}`);
-    const text = `${countText(nodes, 'node computes', 'nodes compute')} with float32 between casts: ${firstItems(list, 6, ', and others')}`;
+    const text = `${countWords(nodes, 'node computes', 'nodes compute')} with float32 between casts: ${firstItems(list, 6, ', and others')}`;
     return noteOf('floatNodes', { nodes, operators: Object.fromEntries(halves.floats) }, text);
   },
 
@@ -250,7 +250,7 @@ const rows: readonly ((result: Result) => Note | readonly Note[] | false | undef
         ? 'float16 does not hold the values or constants of'
         : `activations reach ${Math.round(reached).toLocaleString('en')}, beyond float16:`;
     const list = nodes.map(({ node, operator }) => `${node} (${operator})`);
-    const count = countText(nodes.length, 'node, which computes', 'nodes, which compute');
+    const count = countWords(nodes.length, 'node, which computes', 'nodes, which compute');
     const text = `${cause} ${count} with float32: ${firstItems(list, 6)}`;
     return noteOf('beyondHalf', { nodes, ...(reached !== undefined && { reached }) }, text);
   },
@@ -282,7 +282,7 @@ const rows: readonly ((result: Result) => Note | readonly Note[] | false | undef
     if (reasons.length === 0) return false;
     const byText = [...grouped(reasons, (reason) => restoredWords[reason.kind](reason as never))];
     const list = byText.sort(([, a], [, b]) => b.length - a.length).map(([text]) => text);
-    const weights = countText(reasons.length, 'weight becomes', 'weights become');
+    const weights = countWords(reasons.length, 'weight becomes', 'weights become');
     const text = `${weights} floats again at every run, as there are no integers for ${list.join(', ')}`;
     return noteOf('restoredAtEveryRun', { weights: reasons.length, reasons }, text);
   },
@@ -297,10 +297,10 @@ const rows: readonly ((result: Result) => Note | readonly Note[] | false | undef
     const where =
       'on x86 processors without VNNI, onnxruntime saturates sums of products with signed weights of 8 bits';
     if (reduceRange === false) {
-      const text = `${where}, which ${countText(weights, 'weight has', 'weights have')}: outputs err there`;
+      const text = `${where}, which ${countWords(weights, 'weight has', 'weights have')}: outputs err there`;
       return noteOf('saturates', { weights, bits: 8 }, text);
     }
-    const text = `${countText(weights, 'signed weight has', 'signed weights have')} 7 bits, because ${where}; `;
+    const text = `${countWords(weights, 'signed weight has', 'signed weights have')} 7 bits, because ${where}; `;
     const effect = ` gives ${weights === 1 ? 'it' : 'them'} 8`;
     return noteOf('reducedRange', { weights, bits: 7 }, text, mention('reduceRange', false), effect);
   },
@@ -308,7 +308,7 @@ const rows: readonly ((result: Result) => Note | readonly Note[] | false | undef
   // Products that stay floats, because the samples gave no ranges of their activations.
   ({ decisions: { statics } }) => {
     const weights = statics.filter(isWithoutRange).map(({ product }) => product.weight.source.name);
-    const products = countText(weights.length, 'product has', 'products have');
+    const products = countWords(weights.length, 'product has', 'products have');
     const text = `${products} no ranges of activations, which stay floats: ${firstItems(weights, 3)}`;
     return weights.length > 0 && noteOf('noRanges', { weights }, text);
   },
@@ -321,7 +321,7 @@ const rows: readonly ((result: Result) => Note | readonly Note[] | false | undef
     const operators = grouped(wide, ({ weight }) => graphs.readers(weight)[0]?.node.opType ?? '');
     const counts = [...operators].map(([operator, some]): [string, number] => [operator, some.length]);
     const list = counts.toSorted(([, a], [, b]) => b - a).map(([operator, n]) => `${n} of ${operator}`);
-    const has = countText(wide.length, 'weight has', 'weights have');
+    const has = countWords(wide.length, 'weight has', 'weights have');
     const text = `${has} 8 bits, as 4 lose too much or do not fit: ${list.join(', ')}`;
     return noteOf('eightBits', { weights: wide.length, operators: Object.fromEntries(counts) }, text);
   },

@@ -9,8 +9,12 @@ import { statisticsNames } from '../statistics.js';
  */
 export type OnWebGpu = 'gpu' | 'integersOnCpu' | 'activationsOnCpu' | 'needsFloat16';
 
-/** Members of all rows. */
-interface Row extends Pick<Target, 'about' | 'preset' | 'needs' | 'raised'> {
+/** Members of rows of a kind, whose weights have a codec. */
+interface Row<Kind extends string, Codec extends string, Bits extends number>
+  extends Pick<Target, 'about' | 'preset' | 'needs' | 'raised'> {
+  readonly kind: Kind;
+  readonly codec: Codec;
+  readonly bits: Bits;
   /** Accepted types of weights. */
   readonly takes: readonly ('F32' | 'F16')[];
   /** True if all other floats become float16. */
@@ -28,62 +32,23 @@ interface Row extends Pick<Target, 'about' | 'preset' | 'needs' | 'raised'> {
   readonly ending?: string;
 }
 
-/** A target whose codes are multiplied as integers: activations are quantized while the model runs. */
-interface IntegerRow extends Row {
-  readonly kind: 'integers';
-  readonly codec: 'dequantize-linear';
-  readonly bits: 8;
+/** A row of the table of targets. */
+type AnyRow =
   /**
-   * True for symmetric codes, signed where they are multiplied. 'byModel': symmetric unless the model has convolutions or attention, and signed
-   * only by request.
+   * Codes are multiplied as integers: activations are quantized while the model runs. `signed`: true for symmetric codes, signed where they are
+   * multiplied; 'byModel': symmetric unless the model has convolutions or attention, and signed only by request.
    */
-  readonly signed: boolean | 'byModel';
-}
-
-/** A target whose codes are restored to floats before use. */
-interface RestoredRow extends Row {
-  readonly kind: 'restored';
-  readonly codec: 'dequantize-linear';
-  readonly bits: 4 | 8;
-  /** True for signed, symmetric codes. 'withoutZeroPoints': signed unless zero points are requested. */
-  readonly signed: boolean | 'withoutZeroPoints';
-}
-
-/** A target whose codes are restored to floats between activations that are integers, too, with ranges measured before. */
-interface StaticRow extends Row {
-  readonly kind: 'static';
-  readonly codec: 'dequantize-linear';
-  readonly bits: 8;
-  readonly signed: true;
-}
-
-/** A target of blocks that operators of onnxruntime read directly. */
-interface BlockRow extends Row {
-  readonly kind: 'blocks';
-  readonly codec: 'matmul-nbits';
-  readonly bits: 2 | 4 | 8;
-  readonly blockSize: number;
-  /** True if weights that do not become blocks have 8 bits, too, which become floats when the model is loaded. */
-  readonly restoresOthers?: true;
-}
-
-/** A target of blocks of 4-bit floats. */
-interface FloatBlockRow extends Row {
-  readonly kind: 'blocks';
-  readonly codec: 'matmul-bnb4';
-  readonly bits: 4;
-  readonly blockSize: number;
-}
-
-/** A target of 16-bit floats. */
-interface HalfRow extends Row {
-  readonly kind: 'half';
-  readonly codec: 'cast';
-  readonly bits: 16;
-  readonly half: true;
-}
-
-type AnyRow = IntegerRow | RestoredRow | StaticRow | BlockRow | FloatBlockRow | HalfRow;
+  | (Row<'integers', 'dequantize-linear', 8> & { readonly signed: boolean | 'byModel' })
+  /** Codes are restored to floats. `signed`: true for symmetric codes; 'withoutZeroPoints': signed unless zero points are requested. */
+  | (Row<'restored', 'dequantize-linear', 4 | 8> & { readonly signed: boolean | 'withoutZeroPoints' })
+  /** Codes are restored to floats between activations that are integers, too, with ranges measured before. */
+  | (Row<'static', 'dequantize-linear', 8> & { readonly signed: true })
+  /** Operators of onnxruntime read blocks. `restoresOthers`: other weights have 8 bits, too, which become floats when the model is loaded. */
+  | (Row<'blocks', 'matmul-nbits', 2 | 4 | 8> & { readonly blockSize: number; readonly restoresOthers?: true })
+  /** Blocks of 4-bit floats. */
+  | (Row<'blocks', 'matmul-bnb4', 4> & { readonly blockSize: number })
+  /** 16-bit floats. */
+  | (Row<'half', 'cast', 16> & { readonly half: true });
 
 const floats = ['F32'] as const;
 // onnxruntime scales integer codes in float32, and so does MatMulBnb4 on the CPU.

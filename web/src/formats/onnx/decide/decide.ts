@@ -1,6 +1,5 @@
 /** Decides about each weight of a model, without writing anything. */
-import type { Note } from '../../../core/note.js';
-import type { Feedback, PartsOf } from '../../format.js';
+import type { PartsOf } from '../../format.js';
 import { ruleFor } from '../../options.js';
 import { reasons } from '../../reason.js';
 import type { Statistics } from '../../statistics.js';
@@ -12,35 +11,27 @@ import { Opsets } from '../graph/opsets.js';
 import { looksUpRows } from '../graph/products.js';
 import { type Channels, operatorOfScales, type Reading, readingOf } from '../graph/readers.js';
 import type { OnnxChoices } from '../options.js';
-import { type OnnxReason, ownReasons, type WithoutInputs } from '../reasons.js';
+import { type OnnxReason, ownReasons } from '../reasons.js';
 import { type TargetInfo, type TargetOf, targetNamed } from '../targets.js';
 import { chooseBlocks, floatsRead } from './blocks.js';
 import { type Context, keepWeight, type WeightDecision, weightsOfDecision } from './decision.js';
 import { decideHalf } from './half.js';
 import { HalfNodes, lowestHalf } from './half-nodes.js';
-import { weighDecisions } from './inputs.js';
+import { type Weighed, weighDecisions } from './inputs.js';
 import { decideIntegers } from './integers.js';
 import { chooseRestored } from './restored.js';
 import { fewestElements, whyNotWorth } from './sizes.js';
 import { decideStatics, type StaticDecision } from './static.js';
 import { decideExperts } from './together.js';
 
-/** Decisions about a model. */
-export interface Decisions {
+/** Decisions about a model: at least one for each weight, in the order of the weights. */
+export interface Decisions extends Weighed {
   readonly graphs: Graphs;
   readonly opsets: Opsets;
   /** Nodes that compute in float16; undefined if the graph is unchanged. */
   readonly halves: HalfNodes | undefined;
   /** True if only its version of ai.onnx keeps the graph from computing in float16. */
   readonly isTooOldForHalf: boolean;
-  /** Decisions, at least one for each weight, in the order of the weights. */
-  readonly decisions: readonly WeightDecision[];
-  /** Moments of the weights that are rounded with GPTQ. */
-  readonly feedback: ReadonlyMap<Weight, Feedback>;
-  /** Weights whose codes do not depend on statistics, if there are any statistics. */
-  readonly withoutInputs: readonly WithoutInputs[];
-  /** Notes about entries of statistics. */
-  readonly notes: readonly Note[];
   /** Products whose activations become integers. */
   readonly statics: readonly StaticDecision[];
 }
@@ -71,6 +62,7 @@ const deciders: {
 } = {
   blocks(context, reading, target) {
     const { choices, halves } = context;
+    const range = context.range === 'mse' ? 'mse' : undefined;
     const { readers, channels } = reading;
     const experts = decideExperts(context, reading, target);
     if (experts !== undefined) return experts;
@@ -84,7 +76,7 @@ const deciders: {
       blockSize,
       zeroPoints: choices.zeroPoints ?? false,
       scale: readsHalf || (target.half && !isBeyond) ? 'F16' : 'F32',
-      range: choices.range === undefined || choices.range === 'min-max' ? undefined : 'mse',
+      range: context.range && 'mse',
       isHalf: (node) => readsHalf || halves?.has(node) === true,
     });
     if (blocks.kind !== 'keep') return blocks;
@@ -101,7 +93,6 @@ const deciders: {
       target.bits < 8 &&
       halves === undefined &&
       (isNormed || (areProducts && (kind === 'rank' || kind === 'inFunction')));
-    const range = choices.range === 'mse' ? 'mse' : undefined;
     const codes = isOther
       ? chooseRestored(context, reading, { bits: 8, signed: false, symmetric: false, range, casts: true })
       : isRestorable
@@ -112,7 +103,7 @@ const deciders: {
 
   restored(context, reading, target) {
     const { zeroPoints = false, blockSize = target.blockSize, dequantize } = context.choices;
-    const range = context.choices.range === 'min-max' ? undefined : context.choices.range;
+    const { range } = context;
     const signedBytes = { bits: 8, signed: true, symmetric: true, range } as const;
     if (target.blockSize === undefined) {
       const signed = target.signed === true;
@@ -146,7 +137,7 @@ const deciders: {
   integers: decideIntegers,
 
   static(context, reading, { signed }) {
-    const range = context.choices.range === 'min-max' ? undefined : context.choices.range;
+    const { range } = context;
     // Products of integers with several matrices have a single scale.
     const isBatched =
       reading.weight.source.shape.length > 2 && reading.readers.some(({ node }) => node.opType === 'MatMul');
@@ -236,6 +227,7 @@ export function decide(
     opsets,
     partsOf,
     choices,
+    range: choices.range === 'min-max' ? undefined : choices.range,
     halves,
     constants,
     // Where there are no convolutions and no attention, transformers.js has int8.

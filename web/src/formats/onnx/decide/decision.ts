@@ -1,4 +1,5 @@
 /** Decisions about weights, as data. The modules of `write` carry them out. */
+import type { SearchedRange } from '../../../core/range.js';
 import type { DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
 import type { MatMulBnb4Form } from '../../codecs/matmul-bnb4.js';
 import type { MatMulNBitsForm } from '../../codecs/matmul-nbits.js';
@@ -19,6 +20,8 @@ export interface Context {
   readonly opsets: Opsets;
   readonly partsOf: PartsOf;
   readonly choices: OnnxChoices;
+  /** The search for ranges of codes; undefined for those of the smallest and largest element. */
+  readonly range: SearchedRange | undefined;
   /** Nodes in float16, if the graph becomes float16. */
   readonly halves: HalfNodes | undefined;
   /** Magnitudes of constants, if a target is float16. */

@@ -15,7 +15,7 @@ import type { NoInputsReason, WithoutInputs } from '../reasons.js';
 import { type WeightDecision, weightsOfDecision } from './decision.js';
 
 /** Decisions with statistics where their codes depend on them. */
-interface Weighed {
+export interface Weighed {
   readonly decisions: readonly WeightDecision[];
   /** Moments of the weights that are rounded with GPTQ. */
   readonly feedback: ReadonlyMap<Weight, Feedback>;

@@ -88,12 +88,11 @@ function integerForm(
 
 /** Decides about a weight of a target for integers. */
 export function decideIntegers(context: Context, reading: Reading, target: TargetOf<'integers'>): WeightDecision {
-  const { graphs, choices, opsets } = context;
+  const { graphs, choices, opsets, range } = context;
   const { weight, readers } = reading;
   const { shape } = weight.source;
   const codes = productCodes(context, target);
   const { symmetric } = codes;
-  const range = choices.range === 'min-max' ? undefined : choices.range;
   const options: IntegerOptions = {
     ...codes,
     perChannel: choices.perTensor !== true,

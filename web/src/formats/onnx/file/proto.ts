@@ -19,6 +19,7 @@ import {
   type MessageSchema,
   malformed,
   many,
+  messages,
   one,
   place,
   readVarint,
@@ -294,12 +295,7 @@ const nodeSchema = {
   domain: one(7, 'the domain of a node', text, ''),
 };
 const dimensionSchema = { value: one<number | undefined>(1, 'a dimension', integer, undefined) };
-const shapeSchema = {
-  dims: inner(
-    () => dimensionSchema,
-    many(1, 'a dimension', (reader, field, what) => reader.inside(dimensionSchema, field, what).value),
-  ),
-};
+const shapeSchema = { dims: messages(1, 'a dimension', () => dimensionSchema) };
 const tensorTypeSchema = {
   element: one(
     1,
@@ -307,29 +303,10 @@ const tensorTypeSchema = {
     (reader, field, what) => ({ type: integer(reader, field, what), at: field.start }),
     { type: 0, at: 0 },
   ),
-  shape: inner(
-    () => shapeSchema,
-    one<OnnxValue['shape']>(
-      2,
-      'a shape',
-      (reader, field, what) => reader.inside(shapeSchema, field, what).dims,
-      undefined,
-    ),
-  ),
+  shape: messages(2, 'a shape', () => shapeSchema),
 };
-const typeSchema = {
-  tensor: inner(
-    () => tensorTypeSchema,
-    many(1, 'a type', (reader, field, what) => reader.inside(tensorTypeSchema, field, what)),
-  ),
-};
-const valueSchema = {
-  name: one(1, 'the name of a value', text, ''),
-  type: inner(
-    () => typeSchema,
-    many(2, 'a type', (reader, field, what) => reader.inside(typeSchema, field, what).tensor),
-  ),
-};
+const typeSchema = { tensor: messages(1, 'a type', () => tensorTypeSchema) };
+const valueSchema = { name: one(1, 'the name of a value', text, ''), type: messages(2, 'a type', () => typeSchema) };
 const graphSchema = {
   node: inner(() => nodeSchema, many(1, 'a node', readNode)),
   initializer: inner(() => tensorSchema, many(5, 'a tensor', readOnnxTensor)),
@@ -510,10 +487,10 @@ function readNode(reader: MessageReader, field: Field, what: string): OnnxNode {
 function readValue(reader: MessageReader, field: Field, what: string): OnnxValue {
   const { start, end } = field;
   const { name, type: types } = reader.inside(valueSchema, field, what);
-  const tensor = types.flat().at(-1);
+  const tensor = types.flatMap((one) => one.tensor).at(-1);
   const { type, at } = tensor?.element ?? { type: 0, at: 0 };
   if (type !== 0) checkElementType(type, `value ${quoted(name)}: its element type`, at, name);
-  return { start, end, name, type, shape: tensor?.shape };
+  return { start, end, name, type, shape: tensor?.shape.at(-1)?.dims.map(({ value }) => value) };
 }
 
 /** An input or output of a function, which has a name alone. */

@@ -73,7 +73,7 @@ export function isMover({ opType, domain }: OnnxNode): boolean {
 }
 
 /** Names that a node reads, in its subgraphs as well. */
-function namesReadBy({ inputs, attributes }: OnnxNode): readonly string[] {
+export function namesReadBy({ inputs, attributes }: OnnxNode): readonly string[] {
   const graphs = [...attributes.values()].flatMap((attribute) => attribute.graphs);
   if (graphs.length === 0) return inputs;
   return [
@@ -112,10 +112,32 @@ function nodesInOrder({ nodes }: OnnxGraph): readonly OnnxNode[] {
   return sorted;
 }
 
+/** Names that a result adds to those of its model. */
+export class FreshNames {
+  readonly #taken: ReadonlySet<string>;
+  readonly #added = new Set<string>();
+  /** Last numbers behind names that were wanted again. Thousands of nodes may want one name. */
+  readonly #numbers = new Map<string, number>();
+
+  constructor(taken: ReadonlySet<string>) {
+    this.#taken = taken;
+  }
+
+  /** Adds a name much like a given one that is neither taken nor added. */
+  add(wanted: string): string {
+    let number = this.#numbers.get(wanted) ?? 0;
+    let name = number === 0 ? wanted : `${wanted}_${++number}`;
+    while (this.#taken.has(name) || this.#added.has(name)) name = `${wanted}_${++number}`;
+    if (number > 0) this.#numbers.set(wanted, number);
+    this.#added.add(name);
+    return name;
+  }
+}
+
 /** The graphs of a model. */
 export class Graphs {
   readonly #values = new Map<OnnxGraph, Map<string, OpenValue>>();
-  readonly #parents = new Map<OnnxGraph, OnnxGraph>();
+  readonly #parents = new Map<OnnxGraph, NodeInGraph>();
   readonly #scopes = new Map<OnnxGraph, Scope>();
   readonly #weights = new Map<OnnxGraph, Map<string, Weight>>();
   readonly #functions = new Map<string, OnnxFunction>();
@@ -140,7 +162,7 @@ export class Graphs {
     this.main = { root: proto.graph, opsets: proto.opsets, function: undefined };
     this.scopes = [this.main, ...proto.functions.map((f): Scope => ({ root: f.body, opsets: f.opsets, function: f }))];
     for (const f of proto.functions) if (f.domain !== '') this.#functions.set(functionKey(f.domain, f.name), f);
-    for (const scope of this.scopes) this.#define(scope.root, scope, undefined);
+    for (const scope of this.scopes) this.#define(scope.root, scope);
     for (const { node, graph } of this.nodes) {
       for (const [input, name] of node.inputs.entries()) {
         if (name !== '') this.#find(graph, name)?.uses.push({ node, input, graph });
@@ -154,7 +176,7 @@ export class Graphs {
     }
   }
 
-  #define(graph: OnnxGraph, scope: Scope, parent: OnnxGraph | undefined): void {
+  #define(graph: OnnxGraph, scope: Scope, parent?: NodeInGraph): void {
     if (parent !== undefined) this.#parents.set(graph, parent);
     this.#scopes.set(graph, scope);
     const values = new Map<string, OpenValue>();
@@ -175,13 +197,13 @@ export class Graphs {
       (this.nodeNames as Set<string>).add(node.name);
       for (const name of node.outputs) add(name, node);
       for (const { graphs } of node.attributes.values()) {
-        for (const inner of graphs) this.#define(inner, scope, graph);
+        for (const inner of graphs) this.#define(inner, scope, { node, graph });
       }
     }
   }
 
   #find(graph: OnnxGraph | undefined, name: string): OpenValue | undefined {
-    for (let at = graph; at !== undefined; at = this.#parents.get(at)) {
+    for (let at = graph; at !== undefined; at = this.#parents.get(at)?.graph) {
       const value = this.#values.get(at)?.get(name);
       if (value !== undefined) return value;
     }
@@ -224,13 +246,18 @@ export class Graphs {
   /** True if an enclosing or inner graph gives a weight's name to another value. */
   isShadowed({ graph, value }: Weight): boolean {
     const isInside = (inner: OnnxGraph | undefined, outer: OnnxGraph): boolean =>
-      inner !== undefined && (inner === outer || isInside(this.#parents.get(inner), outer));
+      inner !== undefined && (inner === outer || isInside(this.#parents.get(inner)?.graph, outer));
     this.#graphsWith ??= grouped(
       [...this.#values].flatMap(([one, values]) => [...values.keys()].map((name) => ({ name, one }))),
       ({ name }) => name,
     );
     const others = this.#graphsWith.get(value) ?? [];
     return others.some(({ one }) => one !== graph && (isInside(one, graph) || isInside(graph, one)));
+  }
+
+  /** The node around a subgraph; undefined for the main graph and for functions. */
+  parentOf(graph: OnnxGraph): NodeInGraph | undefined {
+    return this.#parents.get(graph);
   }
 
   scopeOf(graph: OnnxGraph): Scope {

@@ -11,7 +11,7 @@ import type { OnnxModel } from '../file/model.js';
 import { onnxTypeNumber } from '../file/proto.js';
 import { type NumpyArray, readNumpyArrays } from './npz.js';
 import { type InputMetadata, runSession, type Session, type TypedRuntime } from './runtime.js';
-import { runtimeNumbers } from './values.js';
+import { isNumberType, numberTypes, runtimeNumbers } from './values.js';
 
 // ------------------------------------------------------------------------------------------------------------------------- given
 
@@ -23,24 +23,11 @@ export const isInputArray = (value: unknown): value is InputArray =>
 
 /** The numbers of an array in a file. @param path of the input, for errors */
 export function numpyNumbers({ dtype, bytes }: NumpyArray, path: string): ArrayLike<number | bigint> {
-  const { buffer } = bytes.byteOffset % 8 === 0 ? bytes : bytes.slice();
-  const [at, length] = [bytes.byteOffset % 8 === 0 ? bytes.byteOffset : 0, bytes.byteLength];
-  const make = {
-    BOOL: () => bytes,
-    U8: () => bytes,
-    I8: () => new Int8Array(buffer, at, length),
-    U16: () => new Uint16Array(buffer, at, length / 2),
-    I16: () => new Int16Array(buffer, at, length / 2),
-    U32: () => new Uint32Array(buffer, at, length / 4),
-    I32: () => new Int32Array(buffer, at, length / 4),
-    U64: () => new BigUint64Array(buffer, at, length / 8),
-    I64: () => new BigInt64Array(buffer, at, length / 8),
-    F16: () => Float32Array.from(new Uint16Array(buffer, at, length / 2), fromHalf),
-    F32: () => new Float32Array(buffer, at, length / 4),
-    F64: () => new Float64Array(buffer, at, length / 8),
-  }[dtype as string];
-  if (make === undefined) throw rangeError(path, ofType('array of numbers'), dtype);
-  return make();
+  const { array: Numbers } = Object.values(numberTypes).find((one) => one.dtype === dtype) ?? {};
+  if (Numbers === undefined) throw rangeError(path, ofType('array of numbers'), dtype);
+  const { buffer, byteOffset, byteLength } = bytes.byteOffset % 8 === 0 ? bytes : bytes.slice();
+  const numbers = new Numbers(buffer, byteOffset, byteLength / Numbers.BYTES_PER_ELEMENT);
+  return dtype === 'F16' ? Float32Array.from(numbers as Uint16Array, fromHalf) : numbers;
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ shapes
@@ -123,63 +110,36 @@ function toHalf(value: number): number {
   return sign | (rounded + (exponent + 14) * 1024);
 }
 
-/** Ranges of integer types: the least number, and the count of numbers. */
-const integerRanges: Readonly<Record<string, readonly [least: bigint, count: bigint]>> = {
-  ...Object.fromEntries(
-    [8n, 16n, 32n, 64n].flatMap((width) => [
-      [`int${width}`, [-(2n ** (width - 1n)), 2n ** width]],
-      [`uint${width}`, [0n, 2n ** width]],
-    ]),
-  ),
-  bool: [0n, 2n],
-};
-
-/** The arrays of the runtime for other types than float16. */
-const numberArrays: Readonly<Record<string, { from(values: readonly number[]): ArrayLike<number> }>> = {
-  float32: Float32Array,
-  float64: Float64Array,
-  int32: Int32Array,
-  uint32: Uint32Array,
-  int16: Int16Array,
-  uint16: Uint16Array,
-  int8: Int8Array,
-  uint8: Uint8Array,
-  bool: Uint8Array,
-};
-
 /** Converts numbers to the runtime's array for a type. @throws RangeError naming an integer that the type does not hold */
 function typed(type: string, values: ArrayLike<number | bigint>, path: string): ArrayLike<number | bigint> {
-  const range = Object.hasOwn(integerRanges, type) ? integerRanges[type] : undefined;
-  if (range !== undefined) {
-    const [least, count] = range;
-    const [low, end] = [Number(least), Number(least + count)];
+  if (!isNumberType(type)) throw rangeError(path, oneOf(Object.keys(numberTypes)), type);
+  const { array: Numbers } = numberTypes[type];
+  if (!type.startsWith('float')) {
+    const width = type === 'bool' ? 1n : 8n * BigInt(Numbers.BYTES_PER_ELEMENT);
+    const least = type.startsWith('int') ? -(2n ** (width - 1n)) : 0n;
+    const above = least + 2n ** width;
+    const [low, end] = [Number(least), Number(above)];
     for (let i = 0; i < values.length; i++) {
       const value = values[i] as number | bigint;
       // Accept true and false as numbers.
       const number = Number(value);
       const isHeld =
         typeof value === 'bigint'
-          ? value >= least && value < least + count
+          ? value >= least && value < above
           : Number.isInteger(number) && number >= low && number < end;
       if (!isHeld) throw rangeError(`${path}[${i}]`, ofType(type), value);
     }
   }
-  if (type === 'float32' && values instanceof Float32Array) return values;
-  if (type === 'int64' && values instanceof BigInt64Array) return values;
-  if (type === 'int64') return BigInt64Array.from(Array.from(values, (value) => BigInt(value)));
-  if (type === 'uint64') return BigUint64Array.from(Array.from(values, (value) => BigInt(value)));
-  const numbers = () => Array.from(values, Number);
-  if (type === 'float16') return Uint16Array.from(numbers(), toHalf);
-  const array = Object.hasOwn(numberArrays, type) ? numberArrays[type] : undefined;
-  if (array !== undefined) return array.from(numbers());
-  throw rangeError(path, oneOf(['float16', 'float32', 'float64', ...Object.keys(integerRanges)]), type);
+  if ((type === 'float32' || type === 'int64') && values instanceof Numbers) return values;
+  if (type === 'int64' || type === 'uint64') return numberTypes[type].array.from(Array.from(values, BigInt));
+  const Plain: new (numbers: readonly number[]) => ArrayLike<number> = numberTypes[type].array;
+  return new Plain(Array.from(values, type === 'float16' ? (value) => toHalf(Number(value)) : Number));
 }
 
 /** Names of float types in the runtime. */
-const floatTypes: ReadonlyMap<number, string> = new Map([
-  [onnxTypeNumber('F32'), 'float32'],
-  [onnxTypeNumber('F16'), 'float16'],
-]);
+const floatTypes: ReadonlyMap<number, string> = new Map(
+  (['float32', 'float16'] as const).map((type) => [onnxTypeNumber(numberTypes[type].dtype), type]),
+);
 
 /** Facts about inputs from the graph, by name. */
 export interface Known {

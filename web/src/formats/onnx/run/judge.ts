@@ -16,7 +16,7 @@ import { backendIn, listening } from './execute.js';
 import { hasFloat16, measureRanges, overflowsIn, tooLarge } from './float-ranges.js';
 import { feedsOf, inTypesOf, runSample } from './inputs.js';
 import { runnableOf } from './runnable.js';
-import { loadRuntime, plainValues, runSession, type TypedRuntime, withSession } from './runtime.js';
+import { loadRuntime, plainValues, runSession, withSession } from './runtime.js';
 import { samplesOf } from './samples.js';
 import { ComparedSamples } from './values.js';
 
@@ -26,40 +26,6 @@ type Feeds = BackendJob['feeds'];
 interface Expected {
   readonly feeds: Feeds;
   readonly outputs: ReadonlyMap<string, RunTensor>;
-}
-
-/** Runs the original on wasm. */
-async function expectedOutputs(
-  original: OnnxModel,
-  runtime: TypedRuntime,
-  options: OutputRunOptions,
-  { readOptionFile, open, signal }: JudgeContext,
-): Promise<Expected[]> {
-  const { samples, dimensions = {}, backends } = options;
-  const known = await runnableOf(original);
-  signal?.throwIfAborted();
-  const expected: Expected[] = [];
-  const keep = (feeds: Readonly<Record<string, RunTensor>>, outputs: ReadonlyMap<string, RunTensor>) => {
-    const values = new Map(Object.entries(plainValues(outputs)));
-    expected.push({ feeds: plainValues(Object.entries(feeds)), outputs: values });
-    signal?.throwIfAborted();
-  };
-  const label = 'the original';
-  const run = () =>
-    withSession(runtime, known, { label }, async (session) => {
-      if (samples === undefined) {
-        const { values } = await feedsOf({ runtime, session }, known, options, readOptionFile);
-        keep(values, await runSession(session, values, label));
-        return;
-      }
-      for await (const sample of samplesOf('run.samples', samples, original, { open, signal }).read()) {
-        const opened = { runtime, session, known, dimensions };
-        const { feeds, outputs } = await runSample(opened, sample, `${label} on ${sample.path}`);
-        keep(feeds, outputs);
-      }
-    });
-  await (backends?.includes('webgpu') ? listening(runtime, run) : run());
-  return expected;
 }
 
 const failedAs = (backend: BackendName, output: string, failure: string): JudgedOutput => {
@@ -112,11 +78,34 @@ export async function judgeOf(
   options: OutputRunOptions,
   context: JudgeContext,
 ): Promise<OutputJudge<OnnxModel>> {
-  const { signal } = context;
+  const { samples, dimensions = {}, backends = ['wasm'] } = options;
+  const { readOptionFile, open, signal } = context;
   const runtime = await loadRuntime(options.runtime);
-  const expected = await expectedOutputs(original, runtime, options, context);
-  const { backends = ['wasm'] } = options;
   const runnable = await runnableOf(original);
+  signal?.throwIfAborted();
+  // Run the original on wasm.
+  const expected: Expected[] = [];
+  const keep = (feeds: Readonly<Record<string, RunTensor>>, outputs: ReadonlyMap<string, RunTensor>) => {
+    const values = new Map(Object.entries(plainValues(outputs)));
+    expected.push({ feeds: plainValues(Object.entries(feeds)), outputs: values });
+    signal?.throwIfAborted();
+  };
+  const label = 'the original';
+  const run = () =>
+    withSession(runtime, runnable, { label }, async (session) => {
+      if (samples === undefined) {
+        const { values } = await feedsOf({ runtime, session }, runnable, options, readOptionFile);
+        keep(values, await runSession(session, values, label));
+        return;
+      }
+      for await (const sample of samplesOf('run.samples', samples, original, { open, signal }).read()) {
+        const opened = { runtime, session, known: runnable, dimensions };
+        const { feeds, outputs } = await runSample(opened, sample, `${label} on ${sample.path}`);
+        keep(feeds, outputs);
+      }
+    });
+  await (backends.includes('webgpu') ? listening(runtime, run) : run());
+  // Judge results by it.
   let measured: Awaited<ReturnType<typeof measureRanges>> | undefined;
   const rangesOf = async () => {
     const samples = expected.map(({ feeds }) => feeds);

@@ -2,16 +2,8 @@
 
 /** Typed arrays by their names. */
 const arrays = {
-  Int8Array,
-  Uint8Array,
-  Int16Array,
-  Uint16Array,
-  Int32Array,
-  Uint32Array,
-  Float32Array,
-  Float64Array,
-  BigInt64Array,
-  BigUint64Array,
+  ...{ Int8Array, Uint8Array, Int16Array, Uint16Array, Int32Array, Uint32Array },
+  ...{ Float32Array, Float64Array, BigInt64Array, BigUint64Array },
 } as const;
 type ArrayName = keyof typeof arrays;
 const isArrayName = (name: unknown): name is ArrayName => typeof name === 'string' && Object.hasOwn(arrays, name);

@@ -6,11 +6,11 @@ import type { BackendAnswer, BackendJob, NodeCheck, OffNode, RunTensor } from '.
 import { bytesPiece, piecesField, textField, valuePieces } from '../file/encode.js';
 import type { OnnxModel } from '../file/model.js';
 import { graphField, intOf, nodeField, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
-import { Graphs } from '../graph/graph.js';
+import { FreshNames, Graphs } from '../graph/graph.js';
 import { Edits } from '../write/edits.js';
-import { appendOutputs, editedModel, lastMessage, type RunnableModel } from './runnable.js';
+import { appendOutputs, editedModel, type RunnableModel } from './runnable.js';
 import type { Loadable } from './runtime.js';
-import { comparedSums, type Values } from './values.js';
+import { comparedSums, isNumberType, numberTypes, type Values } from './values.js';
 
 // ---------------------------------------------------------------------------------------------------------------------- tolerances
 
@@ -93,14 +93,8 @@ function errorLengths(reference: RunTensor, value: RunTensor): { readonly error:
 
 // ---------------------------------------------------------------------------------------------------------------------- nodes apart
 
-/** Types of values that nodes get from the reference, by onnxruntime's names. */
-const feedTypes: ReadonlyMap<string, number> = new Map([
-  ['float32', onnxTypeNumber('F32')],
-  ['float16', onnxTypeNumber('F16')],
-  ['float64', onnxTypeNumber('F64')],
-  ['int8', onnxTypeNumber('I8')],
-  ['uint8', onnxTypeNumber('U8')],
-]);
+/** Types of values that nodes get from the reference. */
+const feedTypes: readonly string[] = ['float32', 'float16', 'float64', 'int8', 'uint8'];
 
 /** A model with its values. */
 export interface RanModel {
@@ -127,7 +121,7 @@ interface ApartModel extends Loadable {
 function apartModel({ model, runnable, values }: RanModel, reference: Values): ApartModel {
   const { graph } = model.proto;
   const edits = new Edits();
-  const taken = new Graphs(model).valueNames;
+  const fresh = new FreshNames(new Graphs(model).valueNames);
   // Find outputs of nodes that depend on constants alone.
   const constants = new Set([...graph.initializers.map(({ name }) => name), ...graph.sparse]);
   for (const { opType, inputs, outputs, attributes } of graph.nodes) {
@@ -136,24 +130,25 @@ function apartModel({ model, runnable, values }: RanModel, reference: Values): A
     if (opType === 'Constant' || isMade) for (const name of outputs) constants.add(name);
   }
   const [inputs, outputs] = [[] as string[], new Map<string, string>()];
-  let count = 0;
   for (const { start } of graph.outputs) edits.replace(start);
   for (const { begin, end, outputs: names } of graph.nodes) {
     const fields = [...model.skeleton.fields(begin, end)].filter(({ number }) => number === nodeField.output);
     for (const [i, name] of names.entries()) {
       const [value, mine, field] = [reference.get(name), values.get(name), fields[i]];
       if (name === '' || value === undefined || mine === undefined || field === undefined) continue;
-      const type = feedTypes.get(value.type);
-      const isSame = value.type === mine.type && value.dims.join() === mine.dims.join();
-      if (type === undefined || !isSame || constants.has(name)) {
+      const { type, dims } = value;
+      const isSame = type === mine.type && dims.join() === mine.dims.join();
+      if (!isNumberType(type) || !feedTypes.includes(type) || !isSame || constants.has(name)) {
         outputs.set(name, name);
         continue;
       }
       // The node gives another name, so that all readers, also those in subgraphs, read the input.
-      while (taken.has(`apart_${count}`)) count++;
-      const renamed = `apart_${count++}`;
+      const renamed = fresh.add('apart');
       edits.replace(field.start, [bytesPiece(textField(nodeField.output, renamed))]);
-      edits.append(lastMessage(graph), piecesField(graphField.input, valuePieces(name, type, value.dims)));
+      edits.appendTo(
+        graph,
+        piecesField(graphField.input, valuePieces(name, onnxTypeNumber(numberTypes[type].dtype), dims)),
+      );
       inputs.push(name);
       outputs.set(name, renamed);
     }

@@ -2,9 +2,9 @@
 import type { UnreachedReason, UnreachedWeight } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
 import { contrib, intOf, type OnnxGraph, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
-import type { Graphs, NodeInGraph, ReadingNode, Value } from '../graph/graph.js';
+import type { Graphs, ReadingNode, Value } from '../graph/graph.js';
 import { swaps, typeRead } from '../graph/products.js';
-import { isCalled, readingOf } from '../graph/readers.js';
+import { channelAxis, isCalled, readingOf } from '../graph/readers.js';
 
 /** Dimension of an activation that holds its columns: the last one; the first of a matrix; the last but one; the second one, of channels. */
 export type ColumnPlace = 'last' | 'first' | 'lastButOne' | 'channels';
@@ -37,61 +37,41 @@ export interface FoundInputs {
   readonly unreached: readonly UnreachedWeight[];
 }
 
-/** Nodes around subgraphs. */
-export type Parents = ReadonlyMap<OnnxGraph, NodeInGraph>;
-
-export function parentsOf(graphs: Graphs): Parents {
-  const parents = new Map<OnnxGraph, NodeInGraph>();
-  for (const { node, graph } of graphs.nodes) {
-    for (const { graphs: inner } of node.attributes.values())
-      for (const one of inner) parents.set(one, { node, graph });
-  }
-  return parents;
-}
-
 /** Columns of a reader's other input. */
 type Columns = Pick<ProductInputs, 'place' | 'columns'> & { readonly input: number; readonly matrices?: number };
 
 const isOp = ({ opType, domain }: OnnxNode, ...names: readonly string[]) =>
   names.includes(domain === contrib ? `${contrib}.${opType}` : domain === '' ? opType : '');
 
-/** Size of a dimension. Negative indices count from the end. */
-const dimensionAt = (shape: readonly number[], at: number) => shape.at(at) ?? 0;
-
 /** The columns that a weight is multiplied with in a reader; a kind of a reason if they are not known. */
 function columnsIn(reader: ReadingNode, shape: readonly number[]): Columns | UnreachedReason['kind'] {
   const { node, input, path } = reader;
   if (isOp(node, 'Gather')) return 'lookup';
-  if (isOp(node, 'LSTM', 'GRU', 'RNN') && input === 2) return 'state';
+  const isRecurrent = isOp(node, 'LSTM', 'GRU', 'RNN');
+  if (isRecurrent && input === 2) return 'state';
   const swapped = swaps(path);
   if (swapped === undefined) return 'moved';
-  if (isOp(node, 'Conv', `${contrib}.FusedConv`) && input === 1 && !swapped) {
+  const isConvolution = isOp(node, 'Conv', `${contrib}.FusedConv`);
+  if (isConvolution && input === 1 && !swapped) {
     const matrices = intOf(node, 'group', 1);
-    return { input: 0, place: 'channels', columns: dimensionAt(shape, 1) * matrices, matrices };
-  }
-  if (isOp(node, 'LSTM', 'GRU', 'RNN') && input === 1 && !swapped) {
-    return { input: 0, place: 'last', columns: dimensionAt(shape, -1) };
-  }
-  if (isOp(node, `${contrib}.Attention`) && input === 1) {
-    return { input: 0, place: 'last', columns: dimensionAt(shape, swapped ? -1 : -2) };
+    return { input: 0, place: 'channels', columns: (shape[1] ?? 0) * matrices, matrices };
   }
   const turns = (name: string) => intOf(node, name, 0) !== 0;
-  if (isOp(node, 'Gemm', `${contrib}.FusedGemm`) && input < 2) {
-    // Gemm: rows of A' times columns of B'.
-    const isTurned = turns(input === 1 ? 'transB' : 'transA') !== swapped;
-    const columns = dimensionAt(shape, (input === 1) === isTurned ? -1 : -2);
-    const isOtherTurned = turns(input === 1 ? 'transA' : 'transB');
-    return { input: 1 - input, place: (input === 1) === isOtherTurned ? 'first' : 'last', columns };
-  }
-  if (isOp(node, 'MatMul') && input < 2) {
-    const columns = dimensionAt(shape, (input === 1) === swapped ? -1 : -2);
-    return { input: 1 - input, place: input === 1 ? 'last' : 'lastButOne', columns };
-  }
-  if (isOp(node, `${contrib}.FusedMatMul`) && input === 1) {
-    if (turns('transA') || turns('transBatchA') || turns('transBatchB')) return 'operator';
-    return { input: 0, place: 'last', columns: dimensionAt(shape, turns('transB') !== swapped ? -1 : -2) };
-  }
-  return 'operator';
+  const isGemm = isOp(node, 'Gemm', `${contrib}.FusedGemm`);
+  const isBatched = isOp(node, `${contrib}.FusedMatMul`);
+  const isProduct =
+    ((isGemm || isOp(node, 'MatMul')) && input < 2) ||
+    (isRecurrent && input === 1 && !swapped) ||
+    (isOp(node, `${contrib}.Attention`) && input === 1) ||
+    (isBatched && input === 1 && !turns('transA') && !turns('transBatchA') && !turns('transBatchB'));
+  const axis = channelAxis(reader, shape);
+  if (!isProduct || axis === undefined) return 'operator';
+  // A product sums over the one of the last two dimensions that is not that of its channels.
+  const columns = shape[2 * shape.length - 3 - axis] ?? 0;
+  // Gemm: rows of A' times columns of B'.
+  const isTurned = isGemm && turns(input === 1 ? 'transA' : 'transB') === (input === 1);
+  const place = isTurned ? 'first' : isOp(node, 'MatMul') && input === 0 ? 'lastButOne' : 'last';
+  return { input: 1 - input, place, columns };
 }
 
 /** Words of each kind. */
@@ -110,13 +90,13 @@ export function reasonFor(kind: UnreachedReason['kind'], operator: string): Unre
 }
 
 /** True if sums in a graph can be passed on to the main graph. */
-function isOpenGraph(graphs: Graphs, parents: Parents, graph: OnnxGraph): boolean {
-  const parent = parents.get(graph);
+function isOpenGraph(graphs: Graphs, graph: OnnxGraph): boolean {
+  const parent = graphs.parentOf(graph);
   if (parent === undefined) return graph === graphs.main.root;
   // Before version 9, Scan has batches.
   const isKnown =
     isOp(parent.node, 'If', 'Loop') || (isOp(parent.node, 'Scan') && (graphs.main.opsets.get('') ?? 0) >= 9);
-  return isKnown && isOpenGraph(graphs, parents, parent.graph);
+  return isKnown && isOpenGraph(graphs, parent.graph);
 }
 
 /** Types of weights that have columns. */
@@ -124,7 +104,6 @@ const floats: readonly string[] = ['F32', 'F16', 'BF16', 'F64'];
 
 /** Finds the inputs of the weights of a model. Weights that no product or look-up reads are not listed. */
 export function findInputs(model: OnnxModel, graphs: Graphs): FoundInputs {
-  const parents = parentsOf(graphs);
   const numbers = new Map(graphs.nodes.map(({ node }, i) => [node, i]));
   const valueKeys = new Map<Value, number>();
   const shared = new Map<string, JointInputs & { readonly order: number }>();
@@ -148,7 +127,7 @@ export function findInputs(model: OnnxModel, graphs: Graphs): FoundInputs {
       else {
         const value = graphs.valueAt(graph, node.inputs[found.input] ?? '');
         if (value === undefined || value.weight !== undefined || found.columns === 0) skip('operator');
-        else if (!isOpenGraph(graphs, parents, value.graph)) skip('inSubgraph');
+        else if (!isOpenGraph(graphs, value.graph)) skip('inSubgraph');
         else inputs.push({ matrices: 1, ...found, value, isCast: typeRead(reader, dtype) !== onnxTypeNumber('F32') });
       }
     }

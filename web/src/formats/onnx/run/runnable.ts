@@ -3,7 +3,7 @@ import type { ByteSource } from '../../files/bytes.js';
 import { bytesPiece, piecesField, textField } from '../file/encode.js';
 import type { OnnxModel } from '../file/model.js';
 import { graphField, intOf, type OnnxGraph } from '../file/proto.js';
-import { Graphs, isMover, mostMoves } from '../graph/graph.js';
+import { Graphs, isMover, mostMoves, type Use } from '../graph/graph.js';
 import { Edits } from '../write/edits.js';
 import type { Known } from './inputs.js';
 import type { Loadable } from './runtime.js';
@@ -23,18 +23,17 @@ export interface RunnableModel extends Loadable, Known {
   readonly values: readonly GraphValue[];
 }
 
+const inEmbedding = [
+  [0, 2],
+  [1, 4],
+] as const;
+
 /** Index inputs by operator, each with its table input. */
 const lookups: Readonly<Record<string, readonly (readonly [indices: number, table: number])[]>> = {
   Gather: [[1, 0]],
   GatherBlockQuantized: [[1, 0]],
-  EmbedLayerNormalization: [
-    [0, 2],
-    [1, 4],
-  ],
-  QEmbedLayerNormalization: [
-    [0, 2],
-    [1, 4],
-  ],
+  EmbedLayerNormalization: inEmbedding,
+  QEmbedLayerNormalization: inEmbedding,
 };
 
 /** Elementwise operators that restore or convert floats. */
@@ -50,39 +49,46 @@ function tableShape(graphs: Graphs, graph: OnnxGraph, name: string, moves = 0): 
   return tableShape(graphs, value.graph, producer.inputs[0] ?? '', moves + 1);
 }
 
+/** Nodes that read a value, or what others that pass its elements on make of it. */
+function* usesBehind(
+  graphs: Graphs,
+  start: Pick<Use, 'graph'> & { readonly name: string },
+  passes: (use: Use) => boolean,
+): Generator<Use> {
+  const names = new Set<string>();
+  const open = [start];
+  for (let at = open.shift(); at !== undefined; at = open.shift()) {
+    if (names.has(at.name)) continue;
+    names.add(at.name);
+    for (const use of graphs.uses(at.graph, at.name)) {
+      yield use;
+      if (use.input === 0 && passes(use)) open.push({ graph: use.graph, name: use.node.outputs[0] ?? '' });
+    }
+  }
+}
+
 /** Least number of rows of the tables that an input indexes; undefined for other inputs. */
-export function limitOf(graphs: Graphs, graph: OnnxGraph, name: string, seen = new Set<string>()): number | undefined {
-  if (seen.has(name)) return undefined;
-  seen.add(name);
-  let least: number | undefined;
-  for (const { node, input, graph: inside } of graphs.uses(graph, name)) {
+export function limitOf(graphs: Graphs, graph: OnnxGraph, name: string): number | undefined {
+  const rows = [...usesBehind(graphs, { graph, name }, ({ node }) => isMover(node))].flatMap((use) => {
+    const { node, input } = use;
     const known = Object.hasOwn(lookups, node.opType) ? lookups[node.opType] : undefined;
     const table = known?.find(([indices]) => indices === input)?.[1];
     const axis = intOf(node, node.opType === 'Gather' ? 'axis' : 'gather_axis', 0);
-    const rows = table === undefined ? undefined : tableShape(graphs, inside, node.inputs[table] ?? '')?.at(axis);
-    const moved = isMover(node) && input === 0 ? limitOf(graphs, inside, node.outputs[0] ?? '', seen) : undefined;
-    const found = rows ?? moved;
-    if (found !== undefined) least = Math.min(found, least ?? found);
-  }
-  return least;
+    return table === undefined ? [] : (tableShape(graphs, use.graph, node.inputs[table] ?? '')?.at(axis) ?? []);
+  });
+  return rows.length === 0 ? undefined : Math.min(...rows);
 }
 
 /** Operators that keep the shape of their first input. */
 const shapeless: readonly string[] = [...widening, 'DynamicQuantizeLinear', 'QuantizeLinear', 'Add', 'Div'];
 
 /** Number of channels of an input that a convolution reads; undefined for other inputs. */
-function channelsIn(graphs: Graphs, graph: OnnxGraph, name: string, seen = new Set<string>()): number | undefined {
-  if (seen.has(name) || seen.size === mostMoves) return undefined;
-  seen.add(name);
-  for (const { node, input, graph: inside } of graphs.uses(graph, name)) {
-    if (input !== 0) continue;
-    if (node.opType === 'Conv' || node.opType === 'ConvInteger') {
-      const each = tableShape(graphs, inside, node.inputs[1] ?? '')?.[1];
-      if (each !== undefined) return each * intOf(node, 'group', 1);
-    } else if (shapeless.includes(node.opType)) {
-      const found = channelsIn(graphs, inside, node.outputs[0] ?? '', seen);
-      if (found !== undefined) return found;
-    }
+function channelsIn(graphs: Graphs, graph: OnnxGraph, name: string): number | undefined {
+  for (const use of usesBehind(graphs, { graph, name }, ({ node }) => shapeless.includes(node.opType))) {
+    const { node, input } = use;
+    if (input !== 0 || (node.opType !== 'Conv' && node.opType !== 'ConvInteger')) continue;
+    const each = tableShape(graphs, use.graph, node.inputs[1] ?? '')?.[1];
+    if (each !== undefined) return each * intOf(node, 'group', 1);
   }
   return undefined;
 }
@@ -133,15 +139,9 @@ export function editedModel(model: OnnxModel, edits: Edits, { bytes, externalDat
   return { bytes: edited, externalData };
 }
 
-/** Begin of the last message of a graph, which may have several. */
-export const lastMessage = ({ messages }: OnnxGraph): number =>
-  (messages.at(-1) as OnnxGraph['messages'][number]).begin;
-
 /** Makes values outputs of the main graph. Their types follow from the nodes. */
 export function appendOutputs(edits: Edits, graph: OnnxGraph, names: Iterable<string>): void {
-  for (const name of names) {
-    edits.append(lastMessage(graph), piecesField(graphField.output, [bytesPiece(textField(1, name))]));
-  }
+  for (const name of names) edits.appendTo(graph, piecesField(graphField.output, [bytesPiece(textField(1, name))]));
 }
 
 /** The model with more outputs. */

@@ -17,10 +17,10 @@ import {
 } from '../file/encode.js';
 import type { OnnxModel } from '../file/model.js';
 import { graphField, intOf, nodeField, type OnnxGraph, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
-import type { Graphs, Value } from '../graph/graph.js';
+import { FreshNames, type Graphs, namesReadBy, type Value } from '../graph/graph.js';
 import { Edits } from '../write/edits.js';
-import { type ColumnPlace, type Parents, type ProductInputs, parentsOf } from './product-inputs.js';
-import { editedModel, lastMessage, type RunnableModel } from './runnable.js';
+import type { ColumnPlace, ProductInputs } from './product-inputs.js';
+import { editedModel, type RunnableModel } from './runnable.js';
 import type { Loadable } from './runtime.js';
 
 const [float, int64] = [onnxTypeNumber('F32'), onnxTypeNumber('I64')];
@@ -38,24 +38,13 @@ export interface SumOutputs {
   readonly elements: string;
 }
 
-/** Names that a node reads, with those that nodes of its subgraphs read. */
-function* namesReadInside({ inputs, attributes }: OnnxNode): Generator<string> {
-  yield* inputs;
-  for (const { graphs } of attributes.values()) {
-    for (const { nodes, outputs } of graphs) {
-      for (const { name } of outputs) yield name;
-      for (const node of nodes) yield* namesReadInside(node);
-    }
-  }
-}
-
 export class SumsGraph {
   readonly #model: OnnxModel;
   readonly #main: OnnxGraph;
   readonly #opset: number;
   readonly #edits = new Edits();
-  readonly #parents: Parents;
-  readonly #taken: Set<string>;
+  readonly #graphs: Graphs;
+  readonly #names: FreshNames;
   /** Constants of the main graph, by contents. */
   readonly #constants = new Map<string, string>();
   /** Number of outputs that were added behind those that a node carries. */
@@ -72,25 +61,22 @@ export class SumsGraph {
     this.#model = model;
     this.#main = model.proto.graph;
     this.#opset = graphs.main.opsets.get('') ?? 1;
-    this.#parents = parentsOf(graphs);
-    this.#taken = new Set(graphs.valueNames);
+    this.#graphs = graphs;
+    this.#names = new FreshNames(graphs.valueNames);
     for (const { start } of this.#main.outputs) this.#edits.replace(start);
   }
 
   // ------------------------------------------------------------------------------------------------------------------------ nodes
 
   #fresh(): string {
-    let i = this.#taken.size;
-    while (this.#taken.has(`sum_${i}`)) i++;
-    this.#taken.add(`sum_${i}`);
-    return `sum_${i}`;
+    return this.#names.add('sum');
   }
 
   /** Adds a node with one output. Returns the name of it. */
   #node(graph: OnnxGraph, opType: string, inputs: readonly string[], attributes: NewNode['attributes'] = {}): string {
     const output = this.#fresh();
     const node = { opType, inputs, outputs: [output], attributes };
-    this.#edits.append(lastMessage(graph), nodePieces(node, graphField.node));
+    this.#edits.appendTo(graph, nodePieces(node, graphField.node));
     return output;
   }
 
@@ -103,7 +89,7 @@ export class SumsGraph {
     const data: MessagePiece =
       type === int64 ? int64Piece(values) : { bytes: new Uint8Array(Float32Array.from(values).buffer) };
     const pieces = piecesField(graphField.initializer, tensorPieces({ name, type, shape, data }));
-    this.#edits.append(lastMessage(this.#main), pieces);
+    this.#edits.appendTo(this.#main, pieces);
     this.#constants.set(key, name);
     return name;
   }
@@ -120,7 +106,7 @@ export class SumsGraph {
 
   /** Makes a value an output of a graph. */
   #output(graph: OnnxGraph, name: string, type: number, shape: readonly number[]): void {
-    this.#edits.append(lastMessage(graph), piecesField(graphField.output, valuePieces(name, type, shape)));
+    this.#edits.appendTo(graph, piecesField(graphField.output, valuePieces(name, type, shape)));
   }
 
   // -------------------------------------------------------------------------------------------------------------------- subgraphs
@@ -141,15 +127,16 @@ export class SumsGraph {
     return fields[index]?.start;
   }
 
-  /** Inserts a field before that of an index, or at the end. */
-  #insert(at: number | undefined, begin: number, pieces: readonly MessagePiece[]): void {
-    if (at === undefined) this.#edits.append(begin, pieces);
-    else this.#edits.before(at, pieces);
+  /** Inserts a field before that of an offset, or at the end of a node or a graph. */
+  #insert(at: number | undefined, inside: OnnxNode | OnnxGraph, pieces: readonly MessagePiece[]): void {
+    if (at !== undefined) this.#edits.before(at, pieces);
+    else if ('messages' in inside) this.#edits.appendTo(inside, pieces);
+    else this.#edits.append(inside.begin, pieces);
   }
 
   /** Passes a value of a graph on to the main graph. Returns the name of it there. */
   #lift(graph: OnnxGraph, name: string, sum: SumValue): string {
-    const parent = this.#parents.get(graph);
+    const parent = this.#graphs.parentOf(graph);
     if (parent === undefined) return name;
     const { node } = parent;
     if (node.opType !== 'If') return this.#lift(parent.graph, this.#fromBody(graph, node, name, sum), sum);
@@ -175,8 +162,8 @@ export class SumsGraph {
     const [before, output] = [this.#fresh(), this.#fresh()];
     const after = this.#node(graph, 'Add', [before, name]);
     const input = piecesField(graphField.input, valuePieces(before, type, shape));
-    this.#insert(isLoop ? undefined : graph.inputs[states]?.start, lastMessage(graph), input);
-    this.#insert(bodyOutput, lastMessage(graph), piecesField(graphField.output, valuePieces(after, type, shape)));
+    this.#insert(isLoop ? undefined : graph.inputs[states]?.start, graph, input);
+    this.#insert(bodyOutput, graph, piecesField(graphField.output, valuePieces(after, type, shape)));
     // Fill up outputs that the node leaves out.
     if (!this.#padded.has(node)) {
       this.#padded.add(node);
@@ -185,9 +172,9 @@ export class SumsGraph {
       }
     }
     const given = bytesPiece(textField(nodeField.input, this.#zero(sum)));
-    this.#insert(isLoop ? undefined : this.#startOf(node, nodeField.input, states), node.begin, [given]);
+    this.#insert(isLoop ? undefined : this.#startOf(node, nodeField.input, states), node, [given]);
     const taken = bytesPiece(textField(nodeField.output, output));
-    this.#insert(this.#startOf(node, nodeField.output, states), node.begin, [taken]);
+    this.#insert(this.#startOf(node, nodeField.output, states), node, [taken]);
     return output;
   }
 
@@ -195,7 +182,7 @@ export class SumsGraph {
 
   /** Keeps the nodes that give a value. */
   #want(graph: OnnxGraph, name: string): void {
-    const parent = this.#parents.get(graph);
+    const parent = this.#graphs.parentOf(graph);
     if (parent === undefined) this.#wanted.add(name);
     else if (parent.graph === this.#main) this.#wantedNodes.add(parent.node);
     else this.#want(parent.graph, '');
@@ -285,8 +272,7 @@ export class SumsGraph {
       open.push(producer);
     };
     for (const name of this.#wanted) add(name);
-    for (let node = open.pop(); node !== undefined; node = open.pop())
-      for (const name of namesReadInside(node)) add(name);
+    for (let node = open.pop(); node !== undefined; node = open.pop()) for (const name of namesReadBy(node)) add(name);
     for (const node of nodes) if (!this.#wantedNodes.has(node)) this.#edits.replace(node.start);
     return editedModel(this.#model, this.#edits, runnable);
   }

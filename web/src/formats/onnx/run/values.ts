@@ -13,6 +13,24 @@ import type {
 /** Values by name. */
 export type Values = ReadonlyMap<string, RunTensor>;
 
+/** Types of numbers in the runtime: the name of each in files, and the array that holds it. That of float16 holds the words of its bits. */
+export const numberTypes = {
+  float16: { dtype: 'F16', array: Uint16Array },
+  float32: { dtype: 'F32', array: Float32Array },
+  float64: { dtype: 'F64', array: Float64Array },
+  int8: { dtype: 'I8', array: Int8Array },
+  uint8: { dtype: 'U8', array: Uint8Array },
+  int16: { dtype: 'I16', array: Int16Array },
+  uint16: { dtype: 'U16', array: Uint16Array },
+  int32: { dtype: 'I32', array: Int32Array },
+  uint32: { dtype: 'U32', array: Uint32Array },
+  int64: { dtype: 'I64', array: BigInt64Array },
+  uint64: { dtype: 'U64', array: BigUint64Array },
+  bool: { dtype: 'BOOL', array: Uint8Array },
+} as const;
+
+export const isNumberType = (type: string): type is keyof typeof numberTypes => Object.hasOwn(numberTypes, type);
+
 /** Numbers of a numeric tensor. */
 export function runtimeNumbers({ type, data }: RunTensor): ArrayLike<number> {
   if (type === 'float16' && data instanceof Uint16Array) return Float32Array.from(data, fromHalf);

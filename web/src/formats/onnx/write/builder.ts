@@ -32,7 +32,7 @@ import {
   onnxTypeNumber,
   tensorField,
 } from '../file/proto.js';
-import type { Graphs, Scope } from '../graph/graph.js';
+import { FreshNames, type Graphs, type Scope } from '../graph/graph.js';
 import { irVersions, type Opsets, type Rewritten } from '../graph/opsets.js';
 import type { OnnxReason } from '../reasons.js';
 import { Edits } from './edits.js';
@@ -51,28 +51,6 @@ export const dataSuffix = '_data';
 
 /** Smallest external data in bytes, as in onnx (onnx/external_data_helper.py at f754691). */
 const smallestExternal = 1024;
-
-/** Names that a result adds. */
-class FreshNames {
-  readonly #taken: ReadonlySet<string>;
-  readonly #added = new Set<string>();
-  /** Last numbers behind names that were wanted again. Thousands of nodes may want one name. */
-  readonly #numbers = new Map<string, number>();
-
-  constructor(taken: ReadonlySet<string>) {
-    this.#taken = taken;
-  }
-
-  /** Adds a name much like a given one that is neither taken nor added. */
-  add(wanted: string): string {
-    let number = this.#numbers.get(wanted) ?? 0;
-    let name = number === 0 ? wanted : `${wanted}_${++number}`;
-    while (this.#taken.has(name) || this.#added.has(name)) name = `${wanted}_${++number}`;
-    if (number > 0) this.#numbers.set(wanted, number);
-    this.#added.add(name);
-    return name;
-  }
-}
 
 export class Builder {
   readonly model: OnnxModel;
@@ -210,7 +188,7 @@ export class Builder {
       return;
     }
     const field = piecesField(graphField.initializer, pieces);
-    if (start === undefined) this.edits.append(this.#lastMessage(graph), field);
+    if (start === undefined) this.edits.appendTo(graph, field);
     else this.edits.before(start, field);
   }
 
@@ -242,10 +220,6 @@ export class Builder {
     return name;
   }
 
-  #lastMessage(graph: OnnxGraph): number {
-    return (graph.messages.at(-1) as OnnxGraph['messages'][number]).begin;
-  }
-
   #isFunction(graph: OnnxGraph): boolean {
     return this.graphs.scopeOf(graph).function?.body === graph;
   }
@@ -266,7 +240,7 @@ export class Builder {
 
   #insert({ graph, before, behind }: Position, pieces: readonly MessagePiece[]): void {
     const first = before ?? (behind === undefined ? graph.nodes[0] : undefined);
-    if (first === undefined) this.edits.append(this.#lastMessage(graph), pieces);
+    if (first === undefined) this.edits.appendTo(graph, pieces);
     else this.edits.before(first.start, pieces);
   }
 

@@ -7,7 +7,7 @@ import { type MessageSchema, messageIn } from '../../files/protobuf.js';
 import { countBefore } from '../../files/search.js';
 import { type MessagePiece, piecesField } from '../file/encode.js';
 import type { OnnxModel } from '../file/model.js';
-import { modelSchema } from '../file/proto.js';
+import { modelSchema, type OnnxGraph } from '../file/proto.js';
 
 /** Edits by the offsets of the fields and messages concerned. */
 export class Edits {
@@ -35,6 +35,11 @@ export class Edits {
   /** Appends to the message that begins at an offset. */
   append(begin: number, pieces: readonly MessagePiece[]): void {
     this.#add(this.#appended, begin, pieces);
+  }
+
+  /** Appends to a graph: to the last message of it. */
+  appendTo({ messages }: Pick<OnnxGraph, 'messages'>, pieces: readonly MessagePiece[]): void {
+    this.append((messages.at(-1) as OnnxGraph['messages'][number]).begin, pieces);
   }
 
   isReplaced(start: number): boolean {

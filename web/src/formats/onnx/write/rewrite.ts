@@ -42,15 +42,10 @@ export function rewriteRaised(builder: Builder, halves: { has(node: OnnxNode): b
     // Flatten the dimensions from an axis on.
     const [x = ''] = builder.inputsOf(node);
     const [y = ''] = builder.outputsOf(node);
-    const [shape, flat, result] = ['shape', 'flat', 'rows'].map((what) => builder.freshValue(`${y}_${what}`)) as [
-      string,
-      string,
-      string,
-    ];
-    builder.addNodes({ graph, before: node }, [
-      nodeFor(shape, 'Shape', [x]),
-      nodeFor(flat, 'Flatten', [x], { axis: flattened }),
-    ]);
+    const fresh = (what: string) => builder.freshValue(`${y}_${what}`);
+    const [shape, flat, result] = [fresh('shape'), fresh('flat'), fresh('rows')];
+    const before = [nodeFor(shape, 'Shape', [x]), nodeFor(flat, 'Flatten', [x], { axis: flattened })];
+    builder.addNodes({ graph, before: node }, before);
     builder.renameInput(node, 0, flat);
     builder.renameOutput(node, y, result);
     builder.addNodes(builder.behind(graph, node), [nodeFor(y, 'Reshape', [result, shape])]);

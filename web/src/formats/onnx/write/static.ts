@@ -4,7 +4,7 @@
  */
 import type { DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
 import { type ActivationCodes, quantizeOpset, type StaticDecision, staticBias } from '../decide/static.js';
-import { castNode, nodeFor } from '../file/encode.js';
+import { type NewNode, nodeFor } from '../file/encode.js';
 import type { Weight } from '../file/model.js';
 import { contrib, type OnnxGraph, onnxTypeNumber } from '../file/proto.js';
 import type { Builder, Position } from './builder.js';
@@ -75,20 +75,21 @@ export function writeStatic(
     const bias = codes && staticBias(graphs, product, codes.form)?.value;
     if (bias === undefined || codes === undefined || dequantizer.domain === contrib) continue;
     builder.raise(graph, biasOpset);
-    const [scale, ratio, rounded, limited, quantized, floats] = (
-      ['scale', 'ratio', 'rounded', 'limited', 'quantized', 'restored'] as const
-    ).map((what) => builder.freshValue(`${bias}_${what}`)) as [string, string, string, string, string, string];
     const least = builder.addFloat(graph, `${bias}_least`, -mostBias);
     const most = builder.addFloat(graph, `${bias}_most`, mostBias);
+    const nodes: NewNode[] = [];
+    const add = (what: string, opType: string, inputs: readonly string[], attributes?: NewNode['attributes']) => {
+      const name = builder.freshValue(`${bias}_${what}`);
+      nodes.push(nodeFor(name, opType, inputs, attributes));
+      return name;
+    };
+    const scale = add('scale', 'Mul', [made.scale, codes.names.scale]);
+    const ratio = add('ratio', 'Div', [bias, scale]);
+    const limited = add('limited', 'Clip', [add('rounded', 'Round', [ratio]), least, most]);
+    const quantized = add('quantized', 'Cast', [limited], { to: onnxTypeNumber('I32') });
     const axis = codes.form.axis === undefined ? {} : { axis: 0 };
-    builder.addNodes({ graph, before: node }, [
-      nodeFor(scale, 'Mul', [made.scale, codes.names.scale]),
-      nodeFor(ratio, 'Div', [bias, scale]),
-      nodeFor(rounded, 'Round', [ratio]),
-      nodeFor(limited, 'Clip', [rounded, least, most]),
-      castNode(limited, quantized, onnxTypeNumber('I32')),
-      nodeFor(floats, 'DequantizeLinear', [quantized, scale], axis),
-    ]);
+    const floats = add('restored', 'DequantizeLinear', [quantized, scale], axis);
+    builder.addNodes({ graph, before: node }, nodes);
     builder.renameInput(node, 2, floats);
   }
 }
