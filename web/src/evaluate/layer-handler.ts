@@ -4,6 +4,7 @@ import { floatForm, LayerMemory } from '../arrays/layer-memory.js';
 import { AttentionSpecRecord, RotarySpecRecord, RouteSpecRecord, SharesId, StatusId } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus } from '../core/memory.js';
+import { Arena } from '../formats/codecs/codec.js';
 import type { JobHandler } from '../workers/serve.js';
 import type {
   LayerSpec,
@@ -15,43 +16,6 @@ import type {
   Watch,
   Watched,
 } from './layer-jobs.js';
-
-/** Memory that is freed together. */
-class Memory {
-  readonly core: Core;
-  readonly #frees: (() => void)[] = [];
-
-  constructor(core: Core) {
-    this.core = core;
-  }
-
-  floats(n: number): number {
-    return this.bytes(n * 4);
-  }
-
-  bytes(n: number): number {
-    const address = this.core.allocate(n);
-    this.own(() => this.core.release(address));
-    return address;
-  }
-
-  /** Takes memory for floats, and copies them there. Without floats, the address is 0. */
-  copyOf(values: Float32Array | undefined): number {
-    if (values === undefined) return 0;
-    const address = this.floats(values.length);
-    toWasm(this.core, values, address);
-    return address;
-  }
-
-  /** Frees something else together with the memory. */
-  own(free: () => void): void {
-    this.#frees.push(free);
-  }
-
-  release(): void {
-    for (const free of this.#frees.splice(0)) free();
-  }
-}
 
 /** Copies floats to wasm memory. */
 export function toWasm({ module }: Core, values: Float32Array, address: number): void {
@@ -74,16 +38,17 @@ class Product {
   readonly #work: number;
   readonly #workBytes: number;
 
-  constructor(spec: ProductSpec, memory: Memory) {
-    const { core } = memory;
+  constructor(spec: ProductSpec, core: Core, memory: Arena) {
     this.spec = spec;
     this.#core = core;
-    const matrix = new LayerMemory(core, floatForm(spec.outputs, spec.inputs));
-    memory.own(() => matrix.dispose());
-    this.#matrix = matrix;
-    this.#workBytes = core.module.layerWorkspaceBytes(matrix.layer, rowsAtOnce);
-    this.#work = memory.bytes(this.#workBytes);
+    this.#matrix = new LayerMemory(core, floatForm(spec.outputs, spec.inputs));
+    this.#workBytes = core.module.layerWorkspaceBytes(this.#matrix.layer, rowsAtOnce);
+    this.#work = memory.take(this.#workBytes);
     this.fill('bias', new Float32Array(spec.outputs));
+  }
+
+  dispose(): void {
+    this.#matrix.dispose();
   }
 
   /** Fills in rows, or the bias. */
@@ -113,7 +78,6 @@ class Product {
 interface Slice {
   readonly layer: LayerSpec;
   readonly tokens: number;
-  readonly work: Memory;
   readonly wide: number;
   readonly mixed: number;
   readonly watch: Watch;
@@ -127,7 +91,9 @@ type Job<Kind extends TransformerJob['kind']> = Extract<TransformerJob, { kind: 
 /** Holds the weights of a layer, and passes tokens through it. */
 export class LayerHandler implements JobHandler {
   readonly #core: Core;
-  readonly #weights: Memory;
+  /** Memory of norms and of scratch of products, until other weights come; and memory of one job. */
+  readonly #weights: Arena;
+  readonly #work: Arena;
   readonly #products = new Map<ProductName, Product>();
   readonly #norms = new Map<NormName, { readonly weight: number; readonly bias: number; readonly width: number }>();
   #isCentered = false;
@@ -137,12 +103,12 @@ export class LayerHandler implements JobHandler {
 
   constructor(core: Core) {
     this.#core = core;
-    this.#weights = new Memory(core);
+    this.#weights = new Arena(core);
+    this.#work = new Arena(core);
   }
 
   /** @throws ScalepointError `NON_FINITE` naming the layer or the weight, `OUT_OF_MEMORY` */
   carryOut(job: TransformerJob): TransformerAnswer {
-    const work = new Memory(this.#core);
     try {
       switch (job.kind) {
         case 'begin':
@@ -151,20 +117,20 @@ export class LayerHandler implements JobHandler {
           this.#product(job.product).fill(job.row, job.values);
           return nothing();
         case 'layer':
-          return this.#layer(job, work);
+          return this.#layer(job);
         case 'expert':
-          return this.#expert(job, work);
+          return this.#expert(job);
         case 'logits':
-          return this.#logits(job, work);
+          return this.#logits(job);
         case 'headInputs':
-          return this.#headInputs(job, work);
+          return this.#headInputs(job);
         case 'addMoments':
-          return this.#addMoments(job, work);
+          return this.#addMoments(job);
         case 'takeMoments':
-          return this.#takeMoments(job, work);
+          return this.#takeMoments(job);
       }
     } finally {
-      work.release();
+      this.#work.release();
     }
   }
 
@@ -184,14 +150,18 @@ export class LayerHandler implements JobHandler {
   #begin({ products, norms, isCentered, epsilon }: Job<'begin'>): TransformerAnswer {
     this.#isCentered = isCentered;
     this.#epsilon = epsilon;
+    for (const product of this.#products.values()) product.dispose();
     this.#weights.release();
     this.#products.clear();
     this.#norms.clear();
     for (const [name, spec] of Object.entries(products)) {
-      this.#products.set(name as ProductName, new Product(spec, this.#weights));
+      this.#products.set(name as ProductName, new Product(spec, this.#core, this.#weights));
     }
     for (const [name, { weight, bias }] of Object.entries(norms)) {
-      const addresses = { weight: this.#weights.copyOf(weight), bias: this.#weights.copyOf(bias) };
+      const addresses = {
+        weight: this.#weights.place(weight),
+        bias: bias === undefined ? 0 : this.#weights.place(bias),
+      };
       this.#norms.set(name as NormName, { ...addresses, width: weight.length });
     }
     return nothing();
@@ -245,8 +215,9 @@ export class LayerHandler implements JobHandler {
     return { names, rows, columns, squares, x: watch.inputs.includes(key) ? fromWasm(core, x, n) : undefined };
   }
 
-  #layer({ layer, states, textSize, watch }: Job<'layer'>, work: Memory): TransformerAnswer {
+  #layer({ layer, states, textSize, watch }: Job<'layer'>): TransformerAnswer {
     const core = this.#core;
+    const takeFloats = (n: number) => this.#work.take(4 * n);
     const { models } = core;
     const { hidden, heads, keyHeads, headSize, isParallel, normsRotated } = layer;
     const floats = states.length;
@@ -256,13 +227,13 @@ export class LayerHandler implements JobHandler {
     // Take memory for a slice.
     const together = this.#product('together').spec;
     const widthOf = (name: ProductName, side: 'inputs' | 'outputs') => this.#products.get(name)?.spec[side] ?? 0;
-    const x = work.copyOf(states);
-    const [normed, added] = [work.floats(floats), work.floats(floats)];
+    const x = this.#work.place(states);
+    const [normed, added] = [takeFloats(floats), takeFloats(floats)];
     const widest = [together.outputs, widthOf('up', 'outputs'), widthOf('sharedUp', 'outputs'), layer.experts];
-    const wide = work.floats(tokens * Math.max(...widest));
-    const [q, k, v] = [work.floats(tokens * queries), work.floats(tokens * keys), work.floats(tokens * keys)];
-    const mixed = work.floats(tokens * Math.max(queries, widthOf('down', 'inputs'), widthOf('sharedDown', 'inputs')));
-    const slice: Slice = { layer, tokens, work, wide, mixed, watch, watched: [] };
+    const wide = takeFloats(tokens * Math.max(...widest));
+    const [q, k, v] = [takeFloats(tokens * queries), takeFloats(tokens * keys), takeFloats(tokens * keys)];
+    const mixed = takeFloats(tokens * Math.max(queries, widthOf('down', 'inputs'), widthOf('sharedDown', 'inputs')));
+    const slice: Slice = { layer, tokens, wide, mixed, watch, watched: [] };
     const add = () => checkStatus(models.addScaled(layer.residualScale, added, floats, x));
 
     // Attend.
@@ -287,8 +258,8 @@ export class LayerHandler implements JobHandler {
     if (!normsRotated) this.#rotate(q, k, textSize, slice);
     const { attentionScale: scale, attentionCap: softcap, window } = layer;
     const attention = { heads, keyHeads, headSize, scale, softcap, window, causal: true, textSize };
-    const scratch = work.floats(textSize);
-    const sinks = work.copyOf(layer.sinks);
+    const scratch = takeFloats(textSize);
+    const sinks = layer.sinks === undefined ? 0 : this.#work.place(layer.sinks);
     core.withRecord(AttentionSpecRecord, attention, (record) =>
       checkStatus(models.attend(q, k, v, sinks, tokens, record, scratch, mixed)),
     );
@@ -321,12 +292,12 @@ export class LayerHandler implements JobHandler {
   }
 
   /** Turns queries and keys, if the layer does. */
-  #rotate(q: number, k: number, textSize: number, { layer, tokens, work }: Slice): void {
+  #rotate(q: number, k: number, textSize: number, { layer, tokens }: Slice): void {
     const { rotary, heads, keyHeads, headSize } = layer;
     if (rotary === undefined) return;
     const core = this.#core;
     const n = rotary.frequencies.length;
-    const [positions, frequencies] = [work.bytes(tokens * 4), work.bytes(n * 8)];
+    const [positions, frequencies] = [this.#work.take(tokens * 4), this.#work.take(n * 8)];
     core.module.HEAPF64.set(rotary.frequencies, frequencies >>> 3);
     for (let i = 0; i < tokens; i++) core.module.HEAPU32[(positions >>> 2) + i] = i % textSize;
     for (const [at, count] of [
@@ -357,8 +328,9 @@ export class LayerHandler implements JobHandler {
   /** Multiplies outputs of the expert that all tokens share by its share of each token: a sigmoid. */
   #scaleShared(x: number, outputs: number, slice: Slice): void {
     const core = this.#core;
-    const { tokens, work, layer } = slice;
-    const [scores, shares, chosen] = [work.floats(tokens), work.floats(tokens), work.bytes(tokens * 4)];
+    const { tokens, layer } = slice;
+    const takeForTokens = () => this.#work.take(tokens * 4);
+    const [scores, shares, chosen] = [takeForTokens(), takeForTokens(), takeForTokens()];
     this.#apply('sharedGate', x, scores, slice);
     const spec = { experts: 1, used: 1, shares: SharesId.sigmoid, normalized: false, scale: 1 };
     core.withRecord(RouteSpecRecord, spec, (record) =>
@@ -370,12 +342,12 @@ export class LayerHandler implements JobHandler {
   }
 
   /** Finds the experts of each token. @param x inputs of the experts */
-  #route(scores: number, x: number, { layer, tokens, work }: Slice): NonNullable<TransformerAnswer['routes']> {
+  #route(scores: number, x: number, { layer, tokens }: Slice): NonNullable<TransformerAnswer['routes']> {
     const core = this.#core;
     const { index, hidden, experts, usedExperts: used } = layer;
     const n = tokens * used;
-    const [chosen, shares] = [work.bytes(n * 4), work.floats(n)];
-    const biases = work.copyOf(layer.routerBias);
+    const [chosen, shares] = [this.#work.take(n * 4), this.#work.take(n * 4)];
+    const biases = layer.routerBias === undefined ? 0 : this.#work.place(layer.routerBias);
     const { shares: kind, sharesScale: scale, normalizesShares: normalized } = layer;
     const status = core.withRecord(RouteSpecRecord, { experts, used, shares: kind, normalized, scale }, (record) =>
       core.models.routeExperts(scores, biases, tokens, record, chosen, shares),
@@ -391,22 +363,22 @@ export class LayerHandler implements JobHandler {
     };
   }
 
-  #expert({ layer, x, watch }: Job<'expert'>, work: Memory): TransformerAnswer {
+  #expert({ layer, x, watch }: Job<'expert'>): TransformerAnswer {
     const tokens = x.length / layer.hidden;
     const width = this.#product('down').spec.inputs;
-    const at = work.copyOf(x);
-    const [wide, mixed] = [work.floats(tokens * width * 2), work.floats(tokens * width)];
+    const at = this.#work.place(x);
+    const [wide, mixed] = [this.#work.take(8 * tokens * width), this.#work.take(4 * tokens * width)];
     const watched: Watched[] = [];
-    this.#feedForward(['up', 'down'], at, at, { layer, tokens, work, wide, mixed, watch, watched });
+    this.#feedForward(['up', 'down'], at, at, { layer, tokens, wide, mixed, watch, watched });
     return { values: fromWasm(this.#core, at, x.length), watched };
   }
 
-  #logits({ states, scale, cap }: Job<'logits'>, work: Memory): TransformerAnswer {
+  #logits({ states, scale, cap }: Job<'logits'>): TransformerAnswer {
     const core = this.#core;
     const head = this.#product('head');
     const tokens = states.length / head.spec.inputs;
     const n = tokens * head.spec.outputs;
-    const [x, y] = [work.copyOf(states), work.floats(n)];
+    const [x, y] = [this.#work.place(states), this.#work.take(n * 4)];
     this.#norm('headNorm', x, states.length, x);
     head.run(x, tokens, y);
     if (scale !== 1) core.models.scaleFloats(scale, y, n);
@@ -414,15 +386,15 @@ export class LayerHandler implements JobHandler {
     return { values: fromWasm(core, y, n), watched: [] };
   }
 
-  #headInputs({ name, states, watch }: Job<'headInputs'>, work: Memory): TransformerAnswer {
+  #headInputs({ name, states, watch }: Job<'headInputs'>): TransformerAnswer {
     const { width: inputs } = this.#norms.get('headNorm') ?? { width: 0 };
-    const x = work.copyOf(states);
+    const x = this.#work.place(states);
     this.#norm('headNorm', x, states.length, x);
     const watched = this.#watchedInputs({ names: [name], inputs }, x, states.length / inputs, watch);
     return { ...nothing(), watched: [watched] };
   }
 
-  #addMoments({ name, x, columns }: Job<'addMoments'>, work: Memory): TransformerAnswer {
+  #addMoments({ name, x, columns }: Job<'addMoments'>): TransformerAnswer {
     const core = this.#core;
     let sums = this.#moments.get(name);
     if (sums === undefined) {
@@ -431,7 +403,8 @@ export class LayerHandler implements JobHandler {
       core.module.HEAPU8.fill(0, sums, sums + size);
       this.#moments.set(name, sums);
     }
-    const [at, scratch] = [work.copyOf(x), work.bytes(Number(core.models.momentsScratchBytes(columns)))];
+    const scratchBytes = Number(core.models.momentsScratchBytes(columns));
+    const [at, scratch] = [this.#work.place(x), this.#work.take(scratchBytes)];
     const status = core.models.addMoments(at, x.length / columns, columns, scratch, sums);
     if (status === StatusId.nonFinite) {
       const text = `the moments of the inputs of ${name} are not finite`;
@@ -441,11 +414,11 @@ export class LayerHandler implements JobHandler {
     return nothing();
   }
 
-  #takeMoments({ name, columns, rows }: Job<'takeMoments'>, work: Memory): TransformerAnswer {
+  #takeMoments({ name, columns, rows }: Job<'takeMoments'>): TransformerAnswer {
     const core = this.#core;
     const sums = this.#moments.get(name);
     if (sums === undefined) throw new Error(`no moments of ${name}`);
-    const means = work.floats(columns * columns);
+    const means = this.#work.take(4 * columns * columns);
     core.models.finishMoments(sums, columns, rows, means);
     core.release(sums);
     this.#moments.delete(name);

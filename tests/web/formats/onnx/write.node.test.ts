@@ -497,7 +497,7 @@ describe('weights in a file beside the model', () => {
     // The weights are skipped.
     expect(most).toBeLessThanOrEqual(2 ** 20);
     expect(model.tensors).toMatchObject([{ name: 'w', shape: [rows, columns], bytes: size, byteOffset: start.length }]);
-    const plan = planOnnx(model, { to: 'fp16' }, partsOf, 'big_fp16.onnx');
+    const plan = planOnnx(model, { to: 'fp16' }, partsOf, { output: 'big_fp16.onnx' });
     expect(plan.files).toMatchObject([{ suffix: '' }, { suffix: '_data', size: size / 2 }]);
     expect(planOnnx(model, { to: 'q8' }, partsOf).files).toHaveLength(1);
   });

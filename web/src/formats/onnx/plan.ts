@@ -3,13 +3,12 @@ import { ScalepointError } from '../../core/errors.js';
 import { quoted } from '../files/bytes.js';
 import type { FilePlan, PartsOf, PlannedTensor, ReadOptionFile } from '../format.js';
 import { jsonBeside } from '../safetensors/safetensors.js';
-import type { Statistics } from '../statistics.js';
 import { readStatistics } from '../weight-statistics.js';
-import { decide } from './decide/decide.js';
+import { decide, type Evidence } from './decide/decide.js';
 import type { OnnxModel } from './file/model.js';
 import { holdsMasks } from './graph/beyond-half.js';
 import { isPast } from './graph/caches.js';
-import { type Constants, readConstants } from './graph/constants.js';
+import { readConstants } from './graph/constants.js';
 import { readingOf } from './graph/readers.js';
 import { hasConfig, isWithoutRange, onnxNotes } from './notes.js';
 import type { OnnxChoices } from './options.js';
@@ -42,23 +41,22 @@ export async function planWithFiles(
   const hasCaches = isHalf && model.proto.graph.inputs.some(isPast);
   const config = choices.config ?? (hasCaches ? await jsonBeside(model, 'config.json') : undefined);
   const statistics = await readStatistics(choices, readOptionFile);
-  return planOnnx(model, { ...choices, config }, partsOf, output, statistics, constants);
+  return planOnnx(model, { ...choices, config }, partsOf, { output, statistics, constants });
 }
 
 /**
  * Plans the result for a model. Weights go into a second file on request, or if the model would be too large.
- * @param output the name of the result, from which that of the second file derives
+ * @param given.output the name of the result, from which that of the second file derives
  * @throws ScalepointError `BAD_FILE` for statistics of another model
  */
 export function planOnnx(
   model: OnnxModel,
   choices: OnnxChoices,
   partsOf: PartsOf,
-  output = 'model.onnx',
-  statistics: Statistics = {},
-  constants?: Constants,
+  given: Partial<Evidence> & { readonly output?: string | undefined } = {},
 ): FilePlan {
-  const decisions = decide(model, choices, partsOf, statistics, constants);
+  const { output = 'model.onnx', statistics = {} } = given;
+  const decisions = decide(model, choices, partsOf, given);
   const { graphs, halves, statics, feedback } = decisions;
   if (statics.length > 0 && statics.every(isWithoutRange)) {
     const [first = ''] = statistics.ranges?.keys() ?? [];

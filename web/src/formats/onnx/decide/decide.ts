@@ -36,6 +36,13 @@ export interface Decisions extends Weighed {
   readonly statics: readonly StaticDecision[];
 }
 
+/** Facts beside the graph that decide. */
+export interface Evidence {
+  readonly statistics: Statistics;
+  /** Magnitudes of constants; undefined if no target depends on them. */
+  readonly constants: Constants | undefined;
+}
+
 /** Layers whose errors add up from step to step. int4-weights gives them 8 bits. */
 const recurrent: readonly string[] = ['LSTM', 'GRU', 'RNN'];
 
@@ -198,8 +205,7 @@ export function decide(
   model: OnnxModel,
   choices: OnnxChoices,
   partsOf: PartsOf,
-  statistics: Statistics = {},
-  constants = new Constants(model, new Map()),
+  { statistics = {}, constants = new Constants(model, new Map()) }: Partial<Evidence> = {},
 ): Decisions {
   const { to, rules = [] } = choices;
   const { weights, proto } = model;
@@ -218,7 +224,7 @@ export function decide(
     });
     const floats = excepted.flatMap((weight) => graphs.readers(weight).flatMap(({ node, path }) => [node, ...path]));
     const hasHalfCaches = choices.kvCache === 'float16';
-    halves = new HalfNodes(graphs, new Set(floats), constants, statistics.ranges, hasHalfCaches);
+    halves = new HalfNodes(graphs, new Set(floats), { constants, ranges: statistics.ranges, hasHalfCaches });
   }
   // Decide about the weights in order: some become codes together with later ones.
   const decided = new Set<Weight>();

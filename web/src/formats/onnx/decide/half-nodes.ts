@@ -40,16 +40,19 @@ export class HalfNodes {
 
   /**
    * @param kept nodes to keep in float32
-   * @param ranges measured ranges of values
-   * @param hasHalfCaches true if caches of language models become float16
+   * @param given.ranges measured ranges of values
+   * @param given.hasHalfCaches true if caches of language models become float16
    */
   constructor(
     graphs: Graphs,
     kept: ReadonlySet<OnnxNode>,
-    constants: Constants,
-    ranges: ActivationRanges | undefined,
-    hasHalfCaches: boolean,
+    given: {
+      readonly constants: Constants;
+      readonly ranges: ActivationRanges | undefined;
+      readonly hasHalfCaches: boolean;
+    },
   ) {
+    const { constants, ranges, hasHalfCaches } = given;
     this.#graphs = graphs;
     this.types = new Types(graphs, graphs.main);
     this.caches = hasHalfCaches ? cachesOf(graphs, this.types) : new Set();

@@ -126,14 +126,15 @@ export async function openOnnx(file: OpenFile, others: readonly OpenFile[], open
   };
 
   /** Adds a tensor under a unique name. */
-  const add = async (tensor: OnnxTensor, graph: OnnxGraph, path: string, value: string, node?: OnnxNode) => {
+  const add = async (tensor: OnnxTensor, path: string, owner: Pick<Weight, 'graph' | 'value' | 'node'>) => {
     const { element, shape, bytes } = tensor;
+    const { value } = owner;
     if (element === undefined) return;
     let name = path + value;
     for (let i = 2; names.has(name); i++) name = `${path}${value} #${i}`;
     names.add(name);
     const place = await placeOf(tensor, value);
-    weights.push({ source: { name, dtype: element.name, shape, bytes, ...place }, tensor, graph, value, node });
+    weights.push({ source: { name, dtype: element.name, shape, bytes, ...place }, tensor, ...owner });
   };
 
   /** Adds the tensors of a graph and of all graphs inside of it. */
@@ -143,13 +144,13 @@ export async function openOnnx(file: OpenFile, others: readonly OpenFile[], open
       const { name, begin } = tensor;
       if (seen.has(name)) malformed(`there are two tensors ${quoted(name)} in a graph`, begin, name);
       seen.add(name);
-      await add(tensor, graph, path, name);
+      await add(tensor, path, { graph, value: name, node: undefined });
     }
     for (const [i, node] of graph.nodes.entries()) {
       const constant = constantOf(node);
       const [output = ''] = node.outputs;
       const isWeight = constant?.shape.length && constantTypes.includes(constant.element?.name ?? '');
-      if (constant !== undefined && isWeight) await add(constant, graph, path, output, node);
+      if (constant !== undefined && isWeight) await add(constant, path, { graph, value: output, node });
       const label = node.name || output || `${node.opType} ${i}`;
       for (const { name, graphs } of node.attributes.values()) {
         for (const [j, inner] of graphs.entries()) {

@@ -34,7 +34,7 @@ export class IntegerWriter {
     builder.raise(weight.graph, integerOpset);
     builder.removeNodes(unneeded);
     const names = storeCodes(builder, weight, form);
-    if (dequantizer !== undefined) addDequantize(builder, weight, form, names, dequantizer);
+    if (dequantizer !== undefined) addDequantize(builder, weight, { form, names }, dequantizer);
     for (const { reader, operation } of readers) {
       const { node, graph, path } = reader;
       const [, second = '', third = '', mask = '', past = ''] = node.inputs;

@@ -15,6 +15,12 @@ export interface CodeNames {
   readonly zeroPoint: string | undefined;
 }
 
+/** Codes of a weight that are stored. */
+export interface WrittenCodes {
+  readonly form: DequantizeLinearForm;
+  readonly names: CodeNames;
+}
+
 /** Replaces a weight by codes, scales and zero points. */
 export function storeCodes(
   builder: Builder,
@@ -47,8 +53,7 @@ function recordFloats(builder: Builder, { graph, value, source }: Weight, type: 
 export function addDequantize(
   builder: Builder,
   weight: Weight,
-  { axis, blockSize, scale: type }: DequantizeLinearForm,
-  { codes, scale, zeroPoint }: CodeNames,
+  { form: { axis, blockSize, scale: type }, names: { codes, scale, zeroPoint } }: WrittenCodes,
   { domain, opset }: Dequantizer,
 ): void {
   const { graphs } = builder;
@@ -93,7 +98,7 @@ export function writeRestored(builder: Builder, { weight, form, by }: Restored):
   const { value, graph, source } = weight;
   if (by.kind === 'dequantize') {
     const names = storeCodes(builder, weight, form);
-    addDequantize(builder, weight, form, names, by);
+    addDequantize(builder, weight, { form, names }, by);
     return names;
   }
   // Give scales extra dimensions: those of a table are gathered with its rows, others are multiplied by the codes.

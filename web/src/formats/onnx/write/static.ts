@@ -2,19 +2,12 @@
  * Writes QuantizeLinear and DequantizeLinear around products, and biases as int32.
  * Reference: github.com/microsoft/onnxruntime 1.20, onnxruntime/python/tools/quantization/qdq_quantizer.py. Tests run onnxruntime-web 1.30.0.
  */
-import type { DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
 import { type ActivationCodes, quantizeOpset, type StaticDecision, staticBias } from '../decide/static.js';
 import { type NewNode, nodeFor } from '../file/encode.js';
 import type { Weight } from '../file/model.js';
 import { contrib, type OnnxGraph, onnxTypeNumber } from '../file/proto.js';
 import type { Builder, Position } from './builder.js';
-import type { CodeNames } from './restored.js';
-
-/** Codes of a written weight. */
-export interface WrittenCodes {
-  readonly form: DequantizeLinearForm;
-  readonly names: CodeNames;
-}
+import type { WrittenCodes } from './restored.js';
 
 /** First version of ai.onnx with a scale for each channel, and all operators that make biases. */
 const biasOpset = 13;
