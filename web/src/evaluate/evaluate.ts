@@ -10,7 +10,7 @@ import { rangeError, ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus } from '../core/memory.js';
 import { waitingFor } from '../core/waiting.js';
 import { sha256Of } from '../formats/files/checksums.js';
-import { type SavedState, StateFile, stampFiles } from '../formats/files/state-file.js';
+import { StateFile, stampFiles } from '../formats/files/state-file.js';
 import type { RunOptions } from '../formats/run.js';
 import type { InputWatcher, RunnableLanguage } from './forward.js';
 import { type LanguageOptions, withLanguage } from './language.js';
@@ -277,9 +277,20 @@ export async function evaluateLanguage(
     const facts = { 'the model': model, 'the data': data, 'the options': { size: chunkSize } };
     const options = { overwrite: false, waiting, option: 'resume', inputs: opened.flatMap(({ inputs }) => inputs) };
     const state = await StateFile.open({ path: resume }, facts, options);
+    // Take over the states of an interrupted run, if they are those of these models on the text.
     const found = state.take();
-    const passed = found && passedModelIn(found, models, Math.floor(ids.length / chunkSize) * chunkSize);
-    if (found !== undefined && passed === undefined) throw state.damaged();
+    const { model: index = -1, layer = -1 } = (found?.about ?? {}) as Partial<PassedModel>;
+    const tokens = Math.floor(ids.length / chunkSize) * chunkSize;
+    const states = found?.arrays.filter((one) => one instanceof Float32Array) ?? [];
+    const isWhole =
+      Number.isSafeInteger(layer) &&
+      layer >= 0 &&
+      layer < (models[index]?.passes ?? 0) &&
+      states.length === found?.arrays.length &&
+      states.length === index + 1 &&
+      states.every(({ length }) => length > 0 && length % tokens === 0);
+    if (found !== undefined && !isWhole) throw state.damaged();
+    const passed = found && { model: index, layer, states };
     const result = await judgeTexts(models, { ids, chunkSize }, onProgress, {
       passed,
       save: ({ states, ...about }) => state.save({ about, arrays: states }),
@@ -289,21 +300,6 @@ export async function evaluateLanguage(
   } finally {
     waiting.end();
   }
-}
-
-/** An evaluation from its state; undefined if it is not one of these models on a text of that many tokens. */
-function passedModelIn(
-  { about, arrays }: SavedState,
-  models: readonly (JudgedModel | undefined)[],
-  tokens: number,
-): PassedModel | undefined {
-  const { model, layer } = (about ?? {}) as Partial<PassedModel>;
-  const passes = models[model ?? -1]?.passes ?? 0;
-  const isLayer = Number.isSafeInteger(layer) && Number(layer) < passes;
-  const states = arrays.filter((one) => one instanceof Float32Array);
-  const areStates = states.every(({ length }) => length > 0 && length % tokens === 0);
-  const isWhole = areStates && states.length === arrays.length && states.length === (model ?? -1) + 1;
-  return isLayer && isWhole ? { model: Number(model), layer: Number(layer), states } : undefined;
 }
 
 /** Passes all layers of the models, and judges the second half of each chunk. */

@@ -57,13 +57,10 @@ class LanguageRows implements LanguageTensors {
     const end = row + rows;
     if (Math.floor(row / matrixRows) !== Math.floor((end - 1) / matrixRows)) {
       const first = (Math.floor(row / matrixRows) + 1) * matrixRows - row;
-      const both = [await this.read(name, row, first), await this.read(name, row + first, rows - first)];
+      const [before, behind] = [await this.read(name, row, first), await this.read(name, row + first, rows - first)];
       const joined = new Float32Array(rows * columns);
-      let at = 0;
-      for (const part of both) {
-        joined.set(part, at);
-        at += part.length;
-      }
+      joined.set(before);
+      joined.set(behind, before.length);
       return joined;
     }
     const from = Math.floor(row / rowUnit) * rowUnit;

@@ -165,6 +165,17 @@ export function readsInto(
   };
 }
 
+/** Pieces of bytes, one behind the other. */
+export function joinedBytes(pieces: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
+  const all = new Uint8Array(pieces.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const piece of pieces) {
+    all.set(piece, at);
+    at += piece.length;
+  }
+  return all;
+}
+
 /** Fills memory with the bytes of a source, from a position on. */
 export async function fillFrom(source: ByteSource, begin: number, target: Uint8Array): Promise<void> {
   if (source.readInto === undefined) target.set(await source.read(begin, begin + target.length));

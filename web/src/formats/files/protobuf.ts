@@ -5,7 +5,7 @@
  */
 
 import { ScalepointError } from '../../core/errors.js';
-import type { ByteSource } from './bytes.js';
+import { type ByteSource, joinedBytes } from './bytes.js';
 import { countBefore } from './search.js';
 
 /** @throws ScalepointError `BAD_FILE` */
@@ -392,13 +392,7 @@ class Scanner {
   }
 
   #flush(): void {
-    const bytes = new Uint8Array(this.#pending.reduce((sum, { length }) => sum + length, 0));
-    let at = 0;
-    for (const piece of this.#pending) {
-      bytes.set(piece, at);
-      at += piece.length;
-    }
-    this.skeleton.add({ begin: this.#pendingBegin, bytes });
+    this.skeleton.add({ begin: this.#pendingBegin, bytes: joinedBytes(this.#pending) });
     this.#pending = [];
   }
 

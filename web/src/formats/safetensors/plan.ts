@@ -8,7 +8,7 @@ import { type Note, noteOf } from '../../core/note.js';
 import { mention, type OptionMention } from '../../core/option-problem.js';
 import type { CastForm, CastType } from '../codecs/cast.js';
 import type { Form, Part } from '../codecs/codec.js';
-import { grouped, quotedNames } from '../files/bytes.js';
+import { grouped, joinedBytes, quotedNames } from '../files/bytes.js';
 import type { FilePlan, LogicalTensor, OutputFile, PartsOf, PlannedTensor, Segment, SourceTensor } from '../format.js';
 import { type Rule, ruleFor } from '../options.js';
 import { cachedReason, dtypeReason, nonFloatReason, type Reason, rankReason, reasons } from '../reason.js';
@@ -395,13 +395,7 @@ function laidOutFile(
       i++;
       continue;
     }
-    const bytes = new Uint8Array(known.reduce((sum, { length }) => sum + length, 0));
-    let end = 0;
-    for (const piece of known) {
-      bytes.set(piece, end);
-      end += piece.length;
-    }
-    segments.push({ at, bytes });
+    segments.push({ at, bytes: joinedBytes(known) });
   }
   return { size, segments };
 }

@@ -45,10 +45,7 @@ const withoutTraining: Change = (node) => {
 };
 
 /** Renamed modes of GridSample. */
-const newModes: ReadonlyMap<string, string> = new Map([
-  ['bilinear', 'linear'],
-  ['bicubic', 'cubic'],
-]);
+const newModes = new Map(Object.entries({ bilinear: 'linear', bicubic: 'cubic' }));
 
 /** Changes of operators that keep their meaning by another form. */
 const changed = {
@@ -122,18 +119,13 @@ const changes: readonly (readonly [version: number, Readonly<Record<string, Chan
   [21, each(['GroupNormalization'], impossible)],
 ];
 
-/** The ir_version that belongs to a version of ai.onnx, and to those up to the one before. It is 3 for the first. */
-export const irVersions: readonly [opset: number, ir: number][] = [
-  [25, 13],
-  [24, 12],
-  [23, 11],
-  [21, 10],
-  [19, 9],
-  [15, 8],
-  [13, 7],
-  [10, 5],
-  [9, 4],
-];
+/** The ir_version that belongs to a version of ai.onnx, and to those up to the next one. */
+const irVersions = { 1: 3, 9: 4, 10: 5, 13: 7, 15: 8, 19: 9, 21: 10, 23: 11, 24: 12, 25: 13 };
+
+/** The ir_version that a version of ai.onnx needs. */
+export function irVersionFor(opset: number): number {
+  return Object.entries(irVersions).findLast(([from]) => opset >= Number(from))?.[1] ?? 3;
+}
 
 /** A node with its rewriting. */
 export interface Rewritten {

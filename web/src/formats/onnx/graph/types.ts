@@ -101,8 +101,8 @@ export class Types {
     this.#graphs = graphs;
     const declared = new Map<OnnxGraph, Map<string, number>>();
     const hints = new Map<OnnxGraph, Map<string, number>>();
-    for (const { name, graph, weight, producer } of graphs.valuesOf(scope)) {
-      const value = graphs.valueAt(graph, name) as Value;
+    for (const value of graphs.valuesOf(scope)) {
+      const { name, graph, weight, producer } = value;
       if (producer !== undefined) continue;
       const known = declared.get(graph) ?? new Map(graph.inputs.map((input) => [input.name, input.type]));
       declared.set(graph, known);

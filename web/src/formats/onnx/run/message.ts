@@ -1,5 +1,7 @@
 /** Objects with typed arrays as bytes: 4 bytes with the length of the JSON, the JSON, then the bytes of the arrays. */
 
+import { joinedBytes } from '../../files/bytes.js';
+
 /** Typed arrays by their names. */
 const arrays = {
   ...{ Int8Array, Uint8Array, Int16Array, Uint16Array, Int32Array, Uint32Array },
@@ -33,15 +35,9 @@ export function encodeMessage(message: object): Uint8Array<ArrayBuffer> {
     return placed;
   });
   const text = new TextEncoder().encode(json);
-  const bytes = new Uint8Array(4 + text.length + size);
-  new DataView(bytes.buffer).setUint32(0, text.length);
-  bytes.set(text, 4);
-  let at = 4 + text.length;
-  for (const part of parts) {
-    bytes.set(part, at);
-    at += part.length;
-  }
-  return bytes;
+  const head = new Uint8Array(4);
+  new DataView(head.buffer).setUint32(0, text.length);
+  return joinedBytes([head, text, ...parts]);
 }
 
 /** Restores a message. Its arrays have memory of their own. */

@@ -7,6 +7,7 @@ import { bytesPiece, piecesField, textField, valuePieces } from '../file/encode.
 import type { OnnxModel } from '../file/model.js';
 import { graphField, intOf, nodeField, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
 import { FreshNames, Graphs } from '../graph/graph.js';
+import { wordSet } from '../graph/types.js';
 import { Edits } from '../write/edits.js';
 import { appendOutputs, editedModel, type RunnableModel } from './runnable.js';
 import type { Loadable } from './runtime.js';
@@ -14,25 +15,21 @@ import { comparedSums, isNumberType, numberTypes, type Values } from './values.j
 
 // ---------------------------------------------------------------------------------------------------------------------- tolerances
 
-const operators = (names: string): ReadonlySet<string> => new Set(names.split(' '));
-
 /** Operators that move, choose or compare elements, or compute integers. */
-const exactOperators = operators(
-  'Identity Reshape Transpose Gather GatherElements GatherND Slice Concat Split Squeeze Unsqueeze Flatten Expand Tile Pad Shape Size Where ' +
-    'ScatterElements ScatterND Compress OneHot Trilu DepthToSpace SpaceToDepth MaxPool GlobalMaxPool Relu Neg Abs Min Max Clip Sign Floor ' +
-    'Ceil Round Equal Less LessOrEqual Greater GreaterOrEqual Not And Or Xor IsNaN IsInf NonZero ArgMax ArgMin TopK ReduceMax ReduceMin ' +
-    'ConstantOfShape EyeLike ReverseSequence MatMulInteger ConvInteger Dropout BitShift Mod Range',
+const exactOperators = wordSet(
+  `Identity Reshape Transpose Gather GatherElements GatherND Slice Concat Split Squeeze Unsqueeze Flatten Expand Tile Pad Shape Size Where
+  ScatterElements ScatterND Compress OneHot Trilu DepthToSpace SpaceToDepth MaxPool GlobalMaxPool Relu Neg Abs Min Max Clip Sign Floor Ceil
+  Round Equal Less LessOrEqual Greater GreaterOrEqual Not And Or Xor IsNaN IsInf NonZero ArgMax ArgMin TopK ReduceMax ReduceMin
+  ConstantOfShape EyeLike ReverseSequence MatMulInteger ConvInteger Dropout BitShift Mod Range`,
 );
 
 /** Operators that round each element a few times. */
-const roundingOperators = operators(
+const roundingOperators = wordSet(
   'Add Sub Mul Div Reciprocal Sqrt Cast CastLike DequantizeLinear GatherBlockQuantized LeakyRelu PRelu ThresholdedRelu',
 );
 
 /** Operators whose results differ from run to run. */
-const randomOperators = operators(
-  'RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli',
-);
+const randomOperators = wordSet('RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli');
 
 /**
  * Tolerances of each type, as shares of the Euclidean length of a result whose inputs are exact. u is the unit roundoff.

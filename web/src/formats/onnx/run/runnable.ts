@@ -1,5 +1,5 @@
 /** Prepares ONNX models for running. */
-import type { ByteSource } from '../../files/bytes.js';
+import { type ByteSource, joinedBytes } from '../../files/bytes.js';
 import { bytesPiece, piecesField, textField } from '../file/encode.js';
 import type { OnnxModel } from '../file/model.js';
 import { graphField, intOf, type OnnxGraph } from '../file/proto.js';
@@ -23,17 +23,15 @@ export interface RunnableModel extends Loadable, Known {
   readonly values: readonly GraphValue[];
 }
 
-const inEmbedding = [
-  [0, 2],
-  [1, 4],
-] as const;
+/** The tables of an operator for embeddings, by the inputs with their indices. */
+const ofEmbeddings = { 0: 2, 1: 4 };
 
-/** Index inputs by operator, each with its table input. */
-const lookups: Readonly<Record<string, readonly (readonly [indices: number, table: number])[]>> = {
-  Gather: [[1, 0]],
-  GatherBlockQuantized: [[1, 0]],
-  EmbedLayerNormalization: inEmbedding,
-  QEmbedLayerNormalization: inEmbedding,
+/** Inputs with tables of operators, by the inputs with their indices. */
+const lookups: Readonly<Record<string, Readonly<Record<number, number>>>> = {
+  Gather: { 1: 0 },
+  GatherBlockQuantized: { 1: 0 },
+  EmbedLayerNormalization: ofEmbeddings,
+  QEmbedLayerNormalization: ofEmbeddings,
 };
 
 /** Elementwise operators that restore or convert floats. */
@@ -71,8 +69,7 @@ function* usesBehind(
 export function limitOf(graphs: Graphs, graph: OnnxGraph, name: string): number | undefined {
   const rows = [...usesBehind(graphs, { graph, name }, ({ node }) => isMover(node))].flatMap((use) => {
     const { node, input } = use;
-    const known = Object.hasOwn(lookups, node.opType) ? lookups[node.opType] : undefined;
-    const table = known?.find(([indices]) => indices === input)?.[1];
+    const table = Object.hasOwn(lookups, node.opType) ? lookups[node.opType]?.[input] : undefined;
     const axis = intOf(node, node.opType === 'Gather' ? 'axis' : 'gather_axis', 0);
     return table === undefined ? [] : (tableShape(graphs, use.graph, node.inputs[table] ?? '')?.at(axis) ?? []);
   });
@@ -130,13 +127,7 @@ export function editedModel(model: OnnxModel, edits: Edits, { bytes, externalDat
     if ('begin' in piece) return bytes.subarray(piece.begin, piece.end);
     throw new Error('edits for a run have no parts of tensors');
   });
-  const edited = new Uint8Array(parts.reduce((size, { length }) => size + length, 0));
-  let at = 0;
-  for (const part of parts) {
-    edited.set(part, at);
-    at += part.length;
-  }
-  return { bytes: edited, externalData };
+  return { bytes: joinedBytes(parts), externalData };
 }
 
 /** Makes values outputs of the main graph. Their types follow from the nodes. */

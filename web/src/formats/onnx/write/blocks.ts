@@ -8,14 +8,7 @@ import { castNode, type NewNode, nodeFor } from '../file/encode.js';
 import { floatOf, intOf, onnxTypeNumber } from '../file/proto.js';
 import type { ReadingNode } from '../graph/graph.js';
 import type { Builder } from './builder.js';
-import { broadcastOnes, lookUpRows } from './lookups.js';
-
-/** Names of stored blocks. */
-interface BlockNames {
-  readonly codes: string;
-  readonly scales: string;
-  readonly zeroPoints: string | undefined;
-}
+import { type BlockNames, broadcastOnes, lookUpRows } from './lookups.js';
 
 /** Writes a matrix as blocks, and the nodes that compute with them. */
 export function writeBlocks(builder: Builder, decision: Blocks): void {

@@ -33,7 +33,7 @@ import {
   tensorField,
 } from '../file/proto.js';
 import { FreshNames, type Graphs, type Scope } from '../graph/graph.js';
-import { irVersions, type Opsets, type Rewritten } from '../graph/opsets.js';
+import { irVersionFor, type Opsets, type Rewritten } from '../graph/opsets.js';
 import type { OnnxReason } from '../reasons.js';
 import { Edits } from './edits.js';
 import { layOutModel } from './layout.js';
@@ -379,7 +379,7 @@ export class Builder {
         const old = fields.filter((one) => one.number === field && isStandard(one));
         const name = domain === '' ? [] : textField(1, domain);
         replaceAll(begin, old, piecesField(field, [bytesPiece([...name, ...integerField(2, version)])]));
-        if (domain === '' && isMain) ir = Math.max(ir, irVersions.find(([from]) => version >= from)?.[1] ?? 3);
+        if (domain === '' && isMain) ir = Math.max(ir, irVersionFor(version));
       }
     }
     if (ir <= proto.irVersion) return;

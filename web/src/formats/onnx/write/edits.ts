@@ -65,7 +65,7 @@ export class Edits {
 
   /** A message with its edits applied. */
   apply(
-    { skeleton }: OnnxModel,
+    model: Pick<OnnxModel, 'skeleton'>,
     begin: number,
     end: number,
     schema: MessageSchema | undefined = modelSchema,
@@ -75,14 +75,14 @@ export class Edits {
     const add = (more: readonly MessagePiece[] = []) => {
       for (const piece of more) pieces.push(piece);
     };
-    for (const field of skeleton.fields(begin, end)) {
+    for (const field of model.skeleton.fields(begin, end)) {
       const { start, number } = field;
       add(this.#before.get(start));
       const replaced = this.#replaced.get(start);
       const child = messageIn(schema, number) ?? {};
       if (replaced !== undefined) add(replaced);
       else if (field.wire === 2 && this.#touches(field.begin, field.end)) {
-        add(piecesField(number, this.apply({ skeleton } as OnnxModel, field.begin, field.end, child)));
+        add(piecesField(number, this.apply(model, field.begin, field.end, child)));
       } else pieces.push({ begin: start, end: field.end });
     }
     add(this.#appended.get(begin));

@@ -9,14 +9,10 @@ import { attributePiecesOf, castNode, type NewNode, nodeFor } from '../file/enco
 import { intOf, type OnnxGraph, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
 import { swaps } from '../graph/products.js';
 import type { Builder } from './builder.js';
-import { addDequantize, storeCodes } from './restored.js';
+import { addDequantize, type CodeNames, storeCodes } from './restored.js';
 
 /** A quantized activation. */
-interface Activation {
-  readonly codes: string;
-  readonly scale: string;
-  readonly zeroPoint: string;
-}
+type Activation = CodeNames & { readonly zeroPoint: string };
 
 /** Writes weights of the targets for integers, whose nodes share quantized activations. */
 export class IntegerWriter {

@@ -1,5 +1,6 @@
 /** Lays out the file of a model: known bytes, bytes of the model, and parts of tensors. */
 
+import { joinedBytes } from '../../files/bytes.js';
 import { countBefore } from '../../files/search.js';
 import type { OutputFile, PlannedTensor, Segment } from '../../format.js';
 import { encodedSizeOf, type MessagePiece } from '../file/encode.js';
@@ -28,14 +29,8 @@ export function layOutModel(
   let at = 0;
   let known: Uint8Array[] = [];
   const flush = () => {
-    const size = known.reduce((sum, { length }) => sum + length, 0);
-    const bytes = new Uint8Array(size);
-    let end = 0;
-    for (const piece of known) {
-      bytes.set(piece, end);
-      end += piece.length;
-    }
-    if (known.length > 0) segments.push({ at: at - size, bytes });
+    const bytes = joinedBytes(known);
+    if (known.length > 0) segments.push({ at: at - bytes.length, bytes });
     known = [];
   };
   const addBytes = (bytes: Uint8Array) => {

@@ -9,14 +9,18 @@ import { onnxTypeNumber } from '../file/proto.js';
 import type { ReadingNode } from '../graph/graph.js';
 import type { Builder } from './builder.js';
 
-/** Blocks of a table with `rows` rows. */
-interface TableBlocks {
+/** Names of stored blocks. */
+export interface BlockNames {
   /** [rows, blocks, bytes of a block] */
   readonly codes: string;
-  /** [rows, blocks, ...ones] */
+  /** For tables [rows, blocks, ...ones]. */
   readonly scales: string;
   /** [rows, bytes of packed zero points] */
   readonly zeroPoints: string | undefined;
+}
+
+/** Blocks of a table with `rows` rows. */
+interface TableBlocks extends BlockNames {
   readonly bits: 2 | 4 | 8;
   readonly blocks: number;
   readonly blockSize: number;
