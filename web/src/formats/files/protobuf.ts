@@ -136,6 +136,11 @@ export class Skeleton {
     }
   }
 
+  /** The fields of a message that have a number. */
+  fieldsOf({ begin, end }: Pick<Field, 'begin' | 'end'>, number: number): Field[] {
+    return [...this.fields(begin, end)].filter((field) => field.number === number);
+  }
+
   /** The field at an offset of a message. `end`: the end of that message. */
   field(at: number, end: number): Field {
     const range = this.find(at);

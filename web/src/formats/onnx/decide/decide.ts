@@ -109,7 +109,7 @@ const deciders: {
   },
 
   restored(context, reading, target) {
-    const { zeroPoints = false, blockSize = target.blockSize, dequantize } = context.choices;
+    const { zeroPoints = false, dequantize } = context.choices;
     const { range } = context;
     const signedBytes = { bits: 8, signed: true, symmetric: true, range } as const;
     if (target.blockSize === undefined) {
@@ -117,6 +117,7 @@ const deciders: {
       const casts = dequantize === 'cast';
       return chooseRestored(context, reading, { bits: 8, signed, symmetric: signed, range, casts });
     }
+    const { blockSize = target.blockSize } = context.choices;
     if (reading.readers.some(({ node }) => recurrent.includes(node.opType))) {
       return chooseRestored(context, reading, signedBytes);
     }
@@ -126,7 +127,7 @@ const deciders: {
       const blocks = chooseBlocks(context, reading, {
         codec: 'matmul-nbits',
         bits: 4,
-        blockSize: blockSize as number,
+        blockSize,
         zeroPoints,
         scale: isHalf ? 'F16' : 'F32',
         range,

@@ -165,12 +165,12 @@ export class Graphs {
     for (const scope of this.scopes) this.#define(scope.root, scope);
     for (const { node, graph } of this.nodes) {
       for (const [input, name] of node.inputs.entries()) {
-        if (name !== '') this.#find(graph, name)?.uses.push({ node, input, graph });
+        if (name !== '') (this.valueAt(graph, name) as OpenValue | undefined)?.uses.push({ node, input, graph });
       }
     }
     for (const graph of this.#values.keys()) {
       for (const { name } of graph.outputs) {
-        const value = this.#find(graph, name);
+        const value = this.valueAt(graph, name) as OpenValue | undefined;
         if (value !== undefined) value.isOutput = true;
       }
     }
@@ -202,17 +202,13 @@ export class Graphs {
     }
   }
 
-  #find(graph: OnnxGraph | undefined, name: string): OpenValue | undefined {
-    for (let at = graph; at !== undefined; at = this.#parents.get(at)?.graph) {
+  /** Value of a name in a graph, or in one around it. */
+  valueAt(graph: OnnxGraph, name: string): Value | undefined {
+    for (let at: OnnxGraph | undefined = graph; at !== undefined; at = this.#parents.get(at)?.graph) {
       const value = this.#values.get(at)?.get(name);
       if (value !== undefined) return value;
     }
     return undefined;
-  }
-
-  /** Value of a name in a graph. */
-  valueAt(graph: OnnxGraph, name: string): Value | undefined {
-    return this.#find(graph, name);
   }
 
   /** Values of all graphs of a scope. */
@@ -222,12 +218,12 @@ export class Graphs {
 
   /** Weight of a name in a graph. */
   weightAt(graph: OnnxGraph, name: string): Weight | undefined {
-    return this.#find(graph, name)?.weight;
+    return this.valueAt(graph, name)?.weight;
   }
 
   /** The nodes that read a value. */
   uses(graph: OnnxGraph, name: string): readonly Use[] {
-    return this.#find(graph, name)?.uses ?? [];
+    return this.valueAt(graph, name)?.uses ?? [];
   }
 
   /** Next node in the graph; undefined behind the last one. */
@@ -240,7 +236,7 @@ export class Graphs {
 
   /** True if a value leaves its graph. */
   isOutput(graph: OnnxGraph, name: string): boolean {
-    return this.#find(graph, name)?.isOutput ?? false;
+    return this.valueAt(graph, name)?.isOutput ?? false;
   }
 
   /** True if an enclosing or inner graph gives a weight's name to another value. */
@@ -283,18 +279,18 @@ export class Graphs {
         const moves = isMover(node) && (use.input === 0 || node.opType === 'Concat');
         if ((inner === undefined && !moves) || path.length >= mostMoves) readers.push({ ...use, path });
         else if (called !== undefined && inner !== undefined) {
-          follow(this.#find(called.body, inner.name), [...path, node], [...calls, { node, graph: inside, called }]);
-        } else for (const output of node.outputs) follow(this.#find(inside, output), [...path, node], calls);
+          follow(this.valueAt(called.body, inner.name), [...path, node], [...calls, { node, graph: inside, called }]);
+        } else for (const output of node.outputs) follow(this.valueAt(inside, output), [...path, node], calls);
       }
       // Return from the function.
       const call = calls.at(-1);
       if (call === undefined || from.graph !== call.called.body) return;
       for (const [i, output] of call.called.body.outputs.entries()) {
         if (output.name !== from.name) continue;
-        follow(this.#find(call.graph, call.node.outputs[i] ?? ''), path, calls.slice(0, -1));
+        follow(this.valueAt(call.graph, call.node.outputs[i] ?? ''), path, calls.slice(0, -1));
       }
     };
-    follow(this.#find(graph, value), [], []);
+    follow(this.valueAt(graph, value), [], []);
     return { readers, leaves: [...values].some(({ isOutput }) => isOutput) };
   }
 

@@ -135,7 +135,7 @@ export interface Rewritten {
 }
 
 /** Raising to a newer version of ai.onnx: the rewritten nodes, or the obstacle. */
-interface Raising {
+export interface Raising {
   readonly rewritten: readonly Rewritten[];
   readonly obstacle?: Obstacle;
 }
@@ -151,15 +151,11 @@ export class Opsets {
 
   /** Obstacle to a version, or a newer one, in a graph; undefined if it can have it. */
   obstacle(graph: OnnxGraph, version: number): Obstacle | undefined {
-    return this.#raising(this.#graphs.scopeOf(graph), version).obstacle;
+    return this.raising(this.#graphs.scopeOf(graph), version).obstacle;
   }
 
-  /** Nodes that a version rewrites. */
-  rewritten(scope: Scope, version: number): readonly Rewritten[] {
-    return this.#raising(scope, version).rewritten;
-  }
-
-  #raising(scope: Scope, version: number): Raising {
+  /** Raising of a scope to at least a version. */
+  raising(scope: Scope, version: number): Raising {
     const byVersion = this.#known.get(scope) ?? new Map<number, Raising>();
     this.#known.set(scope, byVersion);
     const found = byVersion.get(version) ?? this.#raise(scope, version);

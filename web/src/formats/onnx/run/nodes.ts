@@ -128,9 +128,9 @@ function apartModel({ model, runnable, values }: RanModel, reference: Values): A
   }
   const [inputs, outputs] = [[] as string[], new Map<string, string>()];
   for (const { start } of graph.outputs) edits.replace(start);
-  for (const { begin, end, outputs: names } of graph.nodes) {
-    const fields = [...model.skeleton.fields(begin, end)].filter(({ number }) => number === nodeField.output);
-    for (const [i, name] of names.entries()) {
+  for (const node of graph.nodes) {
+    const fields = model.skeleton.fieldsOf(node, nodeField.output);
+    for (const [i, name] of node.outputs.entries()) {
       const [value, mine, field] = [reference.get(name), values.get(name), fields[i]];
       if (name === '' || value === undefined || mine === undefined || field === undefined) continue;
       const { type, dims } = value;

@@ -121,12 +121,6 @@ export class SumsGraph {
     return known;
   }
 
-  /** Start of a field of a node or a graph by its position among those of one number; undefined behind the last one. */
-  #startOf({ begin, end }: { readonly begin: number; readonly end: number }, number: number, index: number) {
-    const fields = [...this.#model.skeleton.fields(begin, end)].filter((field) => field.number === number);
-    return fields[index]?.start;
-  }
-
   /** Inserts a field before that of an offset, or at the end of a node or a graph. */
   #insert(at: number | undefined, inside: OnnxNode | OnnxGraph, pieces: readonly MessagePiece[]): void {
     if (at !== undefined) this.#edits.before(at, pieces);
@@ -172,9 +166,11 @@ export class SumsGraph {
       }
     }
     const given = bytesPiece(textField(nodeField.input, this.#zero(sum)));
-    this.#insert(isLoop ? undefined : this.#startOf(node, nodeField.input, states), node, [given]);
+    this.#insert(isLoop ? undefined : this.#model.skeleton.fieldsOf(node, nodeField.input)[states]?.start, node, [
+      given,
+    ]);
     const taken = bytesPiece(textField(nodeField.output, output));
-    this.#insert(this.#startOf(node, nodeField.output, states), node, [taken]);
+    this.#insert(this.#model.skeleton.fieldsOf(node, nodeField.output)[states]?.start, node, [taken]);
     return output;
   }
 

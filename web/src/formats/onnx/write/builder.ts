@@ -292,8 +292,7 @@ export class Builder {
   }
 
   #rename({ begin, end }: OnnxNode, field: number, index: number, name: string): void {
-    const fields = [...this.model.skeleton.fields(begin, end)].filter(({ number }) => number === field);
-    const start = fields[index]?.start;
+    const start = this.model.skeleton.fieldsOf({ begin, end }, field)[index]?.start;
     if (start !== undefined) this.edits.set(start, [bytesPiece(textField(field, name))]);
   }
 
@@ -340,7 +339,7 @@ export class Builder {
   raised(): Rewritten[] {
     return this.graphs.scopes.flatMap((scope) => {
       const [from = 0, to = 0] = [scope.opsets.get(''), this.#opsets.get(scope)?.get('')];
-      return to > from ? this.#newerOpsets.rewritten(scope, to) : [];
+      return to > from ? this.#newerOpsets.raising(scope, to).rewritten : [];
     });
   }
 
@@ -375,15 +374,14 @@ export class Builder {
       const field = isMain ? modelField.opsetImport : functionField.opsetImport;
       for (const [domain, version] of this.#opsets.get(scope) ?? []) {
         if (scope.opsets.get(domain) === version) continue;
-        const fields = domain === '' ? [...skeleton.fields(begin, end)] : [];
-        const old = fields.filter((one) => one.number === field && isStandard(one));
+        const old = domain === '' ? skeleton.fieldsOf({ begin, end }, field).filter(isStandard) : [];
         const name = domain === '' ? [] : textField(1, domain);
         replaceAll(begin, old, piecesField(field, [bytesPiece([...name, ...integerField(2, version)])]));
         if (domain === '' && isMain) ir = Math.max(ir, irVersionFor(version));
       }
     }
     if (ir <= proto.irVersion) return;
-    const old = [...skeleton.fields(0, source.size)].filter(({ number }) => number === modelField.irVersion);
+    const old = skeleton.fieldsOf({ begin: 0, end: source.size }, modelField.irVersion);
     replaceAll(0, old, [bytesPiece(integerField(modelField.irVersion, ir))]);
   }
 

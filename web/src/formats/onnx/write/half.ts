@@ -5,7 +5,6 @@
  * Reference: github.com/microsoft/onnxruntime 0c17f27, onnxruntime/python/tools/transformers/float16.py. Tests run onnxruntime-web 1.30.0.
  */
 
-import type { Field } from '../../files/protobuf.js';
 import type { SourceTensor } from '../../format.js';
 import type { Half, Keep } from '../decide/decision.js';
 import { castOpset } from '../decide/half.js';
@@ -45,13 +44,11 @@ export function setTypes(
   names: ReadonlySet<string>,
   type: number,
 ): void {
-  const inside = (field: Field, number: number) =>
-    [...skeleton.fields(field.begin, field.end)].filter((one) => one.number === number);
   for (const { name, start, end } of values) {
     const [outer] = names.has(name) ? skeleton.fields(start, end) : [];
     // ValueInfoProto.type, TypeProto.tensor_type, its elem_type.
-    const types = outer === undefined ? [] : inside(outer, 2).flatMap((one) => inside(one, 1));
-    for (const field of types.flatMap((one) => inside(one, 1))) {
+    const types = outer === undefined ? [] : skeleton.fieldsOf(outer, 2).flatMap((one) => skeleton.fieldsOf(one, 1));
+    for (const field of types.flatMap((one) => skeleton.fieldsOf(one, 1))) {
       edits.replace(field.start, [bytesPiece(integerField(1, type))]);
     }
   }
@@ -120,8 +117,7 @@ function narrowConstant(builder: Builder, node: OnnxNode, { name, graph }: Value
   if (tensor !== undefined) source = sourceInNode(name, tensor);
   else if (opType === 'Constant' && number !== undefined && !number.refers) {
     const [outer] = model.skeleton.fields(number.start, number.end);
-    const fields = outer === undefined ? [] : [...model.skeleton.fields(outer.begin, outer.end)];
-    const field = fields.findLast((one) => one.number === attributeField.f);
+    const field = outer && model.skeleton.fieldsOf(outer, attributeField.f).at(-1);
     if (field) source = { name, dtype: 'F32', shape: [], bytes: 4, byteOffset: field.begin, file: 0 };
   }
   if (source === undefined) return false;
