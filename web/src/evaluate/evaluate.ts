@@ -21,7 +21,7 @@ import { objectBeside, type TokenProgress } from './texts.js';
 interface Estimate {
   /** The figure: a mean, or made of one. */
   readonly value: number;
-  /** Its standard error; NaN for one token. */
+  /** Standard error of the figure; NaN for one token. */
   readonly error: number;
 }
 

@@ -11,15 +11,15 @@ type OfOperator<Kind extends string> = {
 
 /** A reason of this format. */
 type OwnReason =
-  /** It has too few elements. */
+  /** The weight has too few elements. */
   | { readonly kind: 'small' }
   /** The model can be trained. */
   | { readonly kind: 'training' }
   /** No node reads it. */
   | { readonly kind: 'notRead' }
-  /** It is an output of its graph. */
+  /** The weight is an output of its graph. */
   | { readonly kind: 'output' }
-  /** It is an output of its graph, and nodes in float16 read a copy. */
+  /** The weight is an output of its graph, and nodes in float16 read a copy. */
   | { readonly kind: 'alsoOutput' }
   /** A node of this operator reads it, which does not take codes. */
   | OfOperator<'readBy'>
@@ -27,9 +27,9 @@ type OwnReason =
   | OfOperator<'alsoReadBy'>
   /** Attributes of the reader, or of a node before it, are those of a function. */
   | OfOperator<'openAttributes'>
-  /** It is the first input of a product. */
+  /** The weight is the first input of a product. */
   | OfOperator<'firstInput'>
-  /** Its reader is in a function. */
+  /** The reader of the weight is in a function. */
   | OfOperator<'inFunction'>
   /** Nodes of these operators move its elements before the reader. */
   | {
@@ -39,12 +39,12 @@ type OwnReason =
       /** Names of the operators. */
       readonly movers: readonly string[];
     }
-  /** Its reader multiplies by a number that float16 does not hold. */
+  /** The reader of the weight multiplies by a number that float16 does not hold. */
   | OfOperator<'factor'>
-  /** Its readers see elements of these types. */
+  /** Readers of the weight see elements of these types. */
   | {
       readonly kind: 'readAs';
-      /** Their names, such as `FLOAT`. */
+      /** Names of the types, such as `FLOAT`. */
       readonly types: readonly string[];
     }
   /** Blocks do not divide the columns of a matrix. */
@@ -59,7 +59,7 @@ type OwnReason =
       /** Largest magnitude of an element. */
       readonly most: number;
     }
-  /** It holds the scales of codes. */
+  /** The weight holds the scales of codes. */
   | OfOperator<'scales'>
   | Obstacle;
 
@@ -99,7 +99,7 @@ export type BeyondHalf =
 
 /** A node that computes in float32 because of its values. */
 export interface BeyondNode {
-  /** Its name, or that of its first output. */
+  /** Name of the node, or of its first output. */
   readonly node: string;
   readonly operator: string;
   readonly why: BeyondHalf;
@@ -113,7 +113,7 @@ export type RestoredReason = Extract<OwnReason, { kind: 'readBy' | 'inFunction' 
 
 /** Reason why the codes of a weight do not depend on statistics. */
 export type NoInputsReason =
-  /** Its readers multiply no rows of inputs by it; the first of them is this operator. */
+  /** No reader multiplies rows of inputs by the weight; the first one is this operator. */
   | { readonly kind: 'readBy'; readonly operator: string }
   /** Products have matrices. It has this number of dimensions. */
   | { readonly kind: 'rank'; readonly rank: number }
@@ -121,7 +121,7 @@ export type NoInputsReason =
   | { readonly kind: 'alongInputs' }
   /** All of its elements share a scale. */
   | { readonly kind: 'oneScale' }
-  /** It has too many inputs for a task. */
+  /** The weight has too many inputs for a task. */
   | { readonly kind: 'tooLong'; readonly inputs: number };
 
 /** A weight whose codes do not depend on statistics. */

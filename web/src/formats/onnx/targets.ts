@@ -210,7 +210,7 @@ export const targets: readonly TargetInfo[] = Object.entries(rows).map(([name, r
   return { name: name as OnnxTarget, ...row, options } as TargetInfo;
 });
 
-/** Their names. */
+/** Names of the targets. */
 export const onnxTargets: readonly OnnxTarget[] = targets.map(({ name }) => name);
 
 /** The target of a valid name. */

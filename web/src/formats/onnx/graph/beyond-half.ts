@@ -174,7 +174,7 @@ const squares = wordSet('Pow ReduceL2 ReduceSumSquare');
 const afterSquares = wordSet('Add Clip Div Mul Reciprocal ReduceMean ReduceSum Sqrt');
 /** Operators that grow by exponentials, or along an axis. */
 const growing = wordSet('Exp Sinh Cosh CumSum Range');
-/** More operators that pass large values on, if these come to a usual size behind them. */
+/** Operators that pass large values on as well, if these come to a usual size behind them. */
 const passing: ReadonlySet<string> = new Set([
   ...['Sub', 'Sum', 'Max', 'Min', 'Where', 'Concat', 'Log', 'ReduceLogSum', 'Sin', 'Cos', 'Mod'],
   ...products,

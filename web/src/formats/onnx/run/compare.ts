@@ -60,7 +60,7 @@ const innerValues = (values: readonly GraphValue[]): string[] =>
 
 /** A model, and its run on wasm. */
 interface ComparedModel extends RanModel {
-  /** Its outputs with all optimizations. */
+  /** Outputs with all optimizations. */
   readonly outputs: Values;
 }
 

@@ -21,7 +21,7 @@ export class Edits {
     this.#add(this.#replaced, start, pieces);
   }
 
-  /** Like `replace`, overriding an earlier replacement. */
+  /** Replaces the field that begins at an offset, in place of an earlier replacement. */
   set(start: number, pieces: readonly MessagePiece[]): void {
     this.#replaced.delete(start);
     this.replace(start, pieces);
