@@ -80,7 +80,7 @@ export { type HubEntry, type HubListing, listModel } from './hub/listing.js';
 export { type HubName, hubNameOf, hubNameText } from './hub/names.js';
 export { openPush, type PushFile, type PushOptions } from './hub/push.js';
 export { HubFile, HubRepository, openRepository } from './hub/repository.js';
-export { type HubSettings, type HubToken, hubSettings } from './hub/settings.js';
+export { type HubSettings, type HubToken, hubEndpoint, hubSettings } from './hub/settings.js';
 
 /** The loss of a result of a given size. */
 export type ModelFit = NonNullable<ModelPlan['fit']>;

@@ -1,8 +1,10 @@
 // Models of the hub on the command line.
 import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
+import { inspectModel } from '../../../web/src/model.js';
 import { path, run, useFolder } from '../cli/support.js';
-import { expectBytes } from '../support/models.js';
+import { activationsOf, matrixFile } from '../support/importance.js';
+import { expectBytes, safetensors, weights } from '../support/models.js';
 import { languageModel, useHub, writeFiles } from './support.js';
 
 useFolder();
@@ -52,6 +54,57 @@ it('all commands that take a model take names of the hub', async () => {
     expect(asked.filter((one) => one.startsWith('/api/models/'))).toHaveLength(names);
     expect(asked.filter((one) => one.includes('/resolve/') && one.endsWith('.safetensors'))).toHaveLength(names);
   }
+});
+
+it('files that flags name may be on the hub, and stay at their commit', async () => {
+  const matrix = matrixFile(activationsOf([{ name: 'blk.0.attn_q.weight', shape: [64, 64] }]));
+  const [down, up] = [weights('F32', [2, 64]), weights('F32', [64, 2], 2)];
+  const name = 'base_model.model.model.layers.0.self_attn.q_proj';
+  const adapter = safetensors({ [`${name}.lora_A.weight`]: down, [`${name}.lora_B.weight`]: up });
+  const settings = JSON.stringify({ peft_type: 'LORA', r: 2, lora_alpha: 4 });
+  const beside = { 'adapter_model.safetensors': adapter, 'adapter_config.json': settings };
+  const hub = await place.start({
+    repositories: {
+      'acme/tiny': { files: languageModel() },
+      'acme/lora': { files: beside },
+      'acme/data': { files: { 'tiny.imatrix': matrix, 'chat.jinja': '{{ messages }}' } },
+    },
+  });
+  const folder = await writeFiles(path('tiny'), {
+    ...languageModel(),
+    'tiny.imatrix': matrix,
+    'chat.jinja': '{{ messages }}',
+  });
+  await writeFiles(path('lora'), beside);
+  const line = (model: string, lora: string, data: string, output: string) => [
+    model,
+    '--to',
+    'Q4_0',
+    '--force',
+    '--lora',
+    `${lora}:0.5`,
+    '--imatrix',
+    `${data}/tiny.imatrix`,
+    '--chat-template',
+    `${data}/chat.jinja`,
+    '--workers',
+    '0',
+    '-o',
+    path(output),
+  ];
+  const saved = path('plan.json');
+  const [remote, local] = [
+    await run([...line('hf:acme/tiny', 'hf:acme/lora', 'hf:acme/data', 'a.gguf'), '--save-plan', saved]),
+    await run(line(folder, path('lora', 'adapter_model.safetensors'), folder, 'b.gguf')),
+  ];
+  expect([remote.code, local.code]).toEqual([0, 0]);
+  // The metadata name the matrix: here the whole name of the file, as with llama-quantize.
+  const [a, b] = [await readFile(path('a.gguf')), await readFile(path('b.gguf'))];
+  const dataAt = Math.min(...(await inspectModel(b)).tensors.map(({ byteOffset }) => byteOffset));
+  expectBytes(a.subarray(-(b.length - dataAt)), b.subarray(dataAt));
+  const commit = hub.repositories.get('acme/lora')?.branches.get('main');
+  const pinned = hub.requests.filter((request) => request.path.includes(`/acme/lora/revision/${commit}`));
+  expect(pinned.length).toBeGreaterThan(0);
 });
 
 describe('--resume', () => {

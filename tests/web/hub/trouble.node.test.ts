@@ -1,6 +1,7 @@
 // A hub that refuses, fails, is slow or lies.
 import { mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import { inspect } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { hubModel, inspectModel, quantizeModel } from '../../../web/src/model.js';
 import type { Trouble } from '../support/hub/hub.mjs';
@@ -85,6 +86,16 @@ describe('the token', () => {
     const error = await rejectionOf(inspectModel('hf:acme/private'));
     expect(error).toMatchObject({ option: 'HF_TOKEN' });
     expect(JSON.stringify(error)).not.toContain('secret');
+  });
+
+  it('of a file is in no text of it', async () => {
+    const hub = await place.start({ repositories, tokens });
+    const file = await hubModel('acme/private', { token });
+    const commit = hub.repositories.get('acme/private')?.branches.get('main');
+    expect(JSON.stringify({ lora: [file] })).toBe(
+      `{"lora":["hf:acme/private@${commit}/model.safetensors.index.json"]}`,
+    );
+    expect(inspect(file, { depth: 9 })).not.toContain(token);
   });
 
   it('that a server sends back is not shown', async () => {
@@ -248,6 +259,24 @@ describe('lies', () => {
   ])('%s is an error', async (_, trouble, error) => {
     await start(trouble);
     await expect(inspectModel('hf:acme/m')).rejects.toMatchObject(error);
+  });
+
+  it('a mirror may list no sizes, and send on to the hub itself', async () => {
+    const hub = await start(
+      listed(({ siblings }) => {
+        for (const one of siblings) for (const key of ['size', 'lfs', 'blobId']) delete one[key];
+      }),
+    );
+    hub.troubles.push({
+      path: /\/resolve\/.*(?<!again)$/,
+      times: 100,
+      change: (answer, { path }) => ({ ...answer, headers: { Location: `https://huggingface.co${path}?again` } }),
+    });
+    const { bytes } = await quantizeModel('hf:acme/m', { to: 'int8', workers: 0 });
+    expectBytes(
+      await bytes(),
+      await (await quantizeModel(files['model.safetensors'], { to: 'int8', workers: 0 })).bytes(),
+    );
   });
 
   it('a whole file in place of a range is taken, if it has the size of the listing', async () => {

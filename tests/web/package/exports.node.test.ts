@@ -29,6 +29,7 @@ it('exports these functions, classes and tables', () => {
     'estimateModel',
     'evaluateModel',
     'fitTypes',
+    'hubModel',
     'inspectModel',
     'loadTensors',
     'measureTypes',

@@ -17,8 +17,8 @@ import {
   didYouMean,
   type FormatInfo,
   formats,
+  hubEndpoint,
   hubNameOf,
-  hubSettings,
   noteText,
   ofType,
   oneOf,
@@ -138,8 +138,7 @@ export function checkLine(line: QuantizeLine, command: string): readonly string[
 }
 
 /** True for a name of the hub, or an address of its pages. @throws RangeError for a wrong one */
-const isHubName = (text: string) =>
-  /^(hf|https?):/i.test(text) && hubNameOf(text, hubSettings().endpoint) !== undefined;
+const isHubName = (text: string) => /^(hf|https?):/i.test(text) && hubNameOf(text, hubEndpoint()) !== undefined;
 
 /** A command line whose flags name files of the hub at the commits of now, for its plan and journal. */
 async function pinned({ values, words, positionals }: QuantizeLine): Promise<QuantizeLine> {

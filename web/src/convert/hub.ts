@@ -3,7 +3,7 @@ import { type FarFile, type FileInput, quoted } from '../formats/files/bytes.js'
 import { openSource, withAddress } from '../formats/files/open.js';
 import { type HubName, hubNameOf, hubNameText, usualEndpoint } from '../hub/names.js';
 import { HubFile, type HubRepository, openRepository } from '../hub/repository.js';
-import { type HubOptions, hubSettings } from '../hub/settings.js';
+import { type HubOptions, hubEndpoint, hubSettings } from '../hub/settings.js';
 import { modelInList } from './folder.js';
 
 /** The file that a name means: the file of its path, or the model in the folder or the repository. @throws ScalepointError `NOT_FOUND` */
@@ -34,10 +34,9 @@ export async function withHub<T>(
     const url = withAddress(input);
     if (!(url instanceof URL && /^https?:$/.test(url.protocol))) return { file: url };
   }
-  const settings = hubSettings();
-  const name = hubNameOf(input, settings.endpoint);
+  const name = hubNameOf(input, hubEndpoint());
   if (name === undefined) return { file: withAddress(input) };
-  return { file: fileInRepository(await openRepository(name, settings, signal), name) };
+  return { file: fileInRepository(await openRepository(name, hubSettings(), signal), name) };
 }
 
 /**

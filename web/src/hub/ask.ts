@@ -3,7 +3,7 @@ import { ScalepointError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
 import { quoted } from '../formats/files/bytes.js';
 import { drop, fetchError, secondsAsked, Tries } from '../formats/files/ranged.js';
-import type { HubName } from './names.js';
+import { type HubName, parsedUrl, usualEndpoint } from './names.js';
 import type { HubSettings } from './settings.js';
 
 /** Redirects that are followed. */
@@ -48,7 +48,9 @@ export async function fetchFromHub(
     check?.(response);
     drop(response);
     const location = response.headers.get('location') as string;
-    const next = URL.canParse(location, url.href) ? new URL(location, url) : undefined;
+    const next = parsedUrl(location, url);
+    // Mirrors may send on to the hub that they stand for.
+    if (next?.origin === usualEndpoint) [next.protocol, next.host] = [hub.protocol, hub.host];
     if (
       redirects === mostRedirects ||
       next === undefined ||

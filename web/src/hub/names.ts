@@ -62,6 +62,15 @@ function decoded(text: string): string | undefined {
   }
 }
 
+/** A text as a URL; undefined if it is none. */
+export function parsedUrl(text: string, base?: URL): URL | undefined {
+  try {
+    return new URL(text, base);
+  } catch {
+    return undefined;
+  }
+}
+
 /** Splits a revision from the path behind it. A slash in a revision is written %2F, except in `refs/pr/1` and `refs/convert/NAME`. */
 function splitRevision(parts: readonly string[]): Pick<HubName, 'revision' | 'path'> {
   const count = parts[0] === 'refs' && (parts[1] === 'pr' || parts[1] === 'convert') ? 3 : 1;
@@ -71,7 +80,7 @@ function splitRevision(parts: readonly string[]): Pick<HubName, 'revision' | 'pa
 
 /** The parts of an address on a page of the hub; undefined for other addresses. */
 function pageParts(url: URL, endpoint: string): string[] | undefined {
-  const own = new URL(endpoint);
+  const own = parsedUrl(endpoint) ?? new URL(usualEndpoint);
   const prefix = own.pathname.replace(/\/$/, '');
   const isOwn = url.origin === own.origin && url.pathname.startsWith(`${prefix}/`);
   if (!isOwn && !(pageHosts.includes(url.hostname) && /^https?:$/.test(url.protocol))) return undefined;
@@ -99,9 +108,9 @@ export function hubNameOf(given: unknown, endpoint = usualEndpoint): HubName | u
       ...(tag !== undefined && { tag }),
     };
   } else {
-    const isAddress = given instanceof URL || (typeof given === 'string' && /^https?:\/\//i.test(given));
-    if (!isAddress || !URL.canParse(given as string)) return undefined;
-    const url = new URL(given as string);
+    const isAddress = typeof given === 'string' && /^https?:\/\//i.test(given);
+    const url = isAddress ? parsedUrl(given) : given;
+    if (!(url instanceof URL)) return undefined;
     const parts = pageParts(url, endpoint);
     if (parts === undefined) return undefined;
     const [owner = '', model = '', route, ...rest] = parts;

@@ -14,14 +14,19 @@ const mostKept = 1 << 25;
 /** A model on the hub at a commit. */
 export class HubRepository {
   readonly listing: HubListing;
-  readonly settings: HubSettings;
+  /** Private, so that no text shows the token. */
+  readonly #settings: HubSettings;
   readonly #entries: ReadonlyMap<string, HubEntry>;
   readonly #files = new Map<string, HubFile>();
 
   constructor(listing: HubListing, settings: HubSettings) {
     this.listing = listing;
-    this.settings = settings;
+    this.#settings = settings;
     this.#entries = new Map(listing.files.map((entry) => [entry.path, entry]));
+  }
+
+  get settings(): HubSettings {
+    return this.#settings;
   }
 
   /** The file at a path; undefined if the listing has none. */
@@ -82,12 +87,13 @@ export class HubFile implements FarFile {
     // The way to the file states facts about it, which must be those of the listing.
     const check = ({ headers }: Response) => {
       const digest = headers.get('x-linked-etag')?.replace(/^W\/|"/g, '');
-      const found = [
-        headers.get('x-repo-commit') ?? commit,
-        digest ?? oid,
-        headers.get('x-linked-size') ?? String(size),
+      const facts = [
+        [commit, headers.get('x-repo-commit')],
+        [oid, digest],
+        [size, headers.get('x-linked-size')],
       ];
-      if ([commit, oid, String(size)].every((fact, i) => fact === found[i])) return;
+      const isSame = facts.every(([own, given]) => own === undefined || given == null || String(own) === given);
+      if (isSame) return;
       throw new ScalepointError('CHANGED', `${label} is not the file that the hub listed at ${commit.slice(0, 7)}`);
     };
     this.#ranged = new RangedFile({
@@ -97,6 +103,11 @@ export class HubFile implements FarFile {
       fetch: (address, headers, signal) => fetchFromHub(settings, address, { headers, signal, check }),
       refusal: (response) => hubRefusal(response, settings, { id, revision: commit, path }),
     });
+  }
+
+  /** In plans and reports, a file is its name. */
+  toJSON(): string {
+    return this.address;
   }
 
   /** Its name in texts, with the commit. */

@@ -4,7 +4,7 @@
  */
 import { rangeError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
-import { usualEndpoint } from './names.js';
+import { parsedUrl, usualEndpoint } from './names.js';
 
 /** A key to private and gated models. It goes to the endpoint alone, and into no message. */
 export interface HubToken {
@@ -72,11 +72,14 @@ function ownToken(env: Variables, home: string | undefined): HubToken | undefine
   }
 }
 
+/** The address of the hub without options: that of `HF_ENDPOINT`, or the usual one. */
+export const hubEndpoint = () => (variables().HF_ENDPOINT || usualEndpoint).replace(/\/+$/, '');
+
 /** The settings of this process, and those that are given. @throws RangeError naming the option or the variable, without its value if it is a token */
 export function hubSettings({ token: given, endpoint: asked }: HubOptions = {}): HubSettings {
   const env = variables();
-  const endpoint = (asked ?? (env.HF_ENDPOINT || usualEndpoint)).replace(/\/+$/, '');
-  if (!/^https?:$/.test(URL.canParse(endpoint) ? new URL(endpoint).protocol : '')) {
+  const endpoint = (asked ?? hubEndpoint()).replace(/\/+$/, '');
+  if (!/^https?:$/.test(parsedUrl(endpoint)?.protocol ?? '')) {
     const examples = [usualEndpoint];
     throw rangeError(
       asked === undefined ? 'HF_ENDPOINT' : 'endpoint',
