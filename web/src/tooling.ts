@@ -10,7 +10,7 @@ export { languageArchitectures } from './architectures/traits.js';
 export type { ComparedTensor } from './convert/compare.js';
 export type { SizePoint, TypeFit } from './convert/fit.js';
 export { folderRank, modelInFolder, onnxFolder, pipelineIndex, pipelinePart } from './convert/folder.js';
-export { fileInRepository, hubFileOf, readHubText, withHub } from './convert/hub.js';
+export { fileInRepository, hubFileOf, namedOnHub, readHubText } from './convert/hub.js';
 export { ruleFrom, rulesFrom, rulesText } from './convert/mixture-rules.js';
 export { type Preset, presets } from './convert/names.js';
 export type { ModelTotals } from './convert/plan.js';

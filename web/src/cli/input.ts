@@ -8,15 +8,14 @@ import { promisify } from 'node:util';
 import { type FileInput, ScalepointError } from '../model.js';
 import {
   type HubFile,
-  hubFileOf,
   isModelStart,
   modelInFolder,
   modelStartBytes,
   type NodeFileHandle,
+  namedOnHub,
   onnxFolder,
   problemOf,
   urlOfText,
-  withHub,
 } from '../tooling.js';
 import { UsageError } from './process.js';
 import { systemText } from './system-text.js';
@@ -88,7 +87,7 @@ async function standardInput(signal: AbortSignal | undefined): Promise<Input> {
 /** The file that a text names on the hub; undefined for other texts. @throws UsageError for a wrong name, ScalepointError */
 export async function hubFileNamed(text: string, signal?: AbortSignal): Promise<HubFile | undefined> {
   try {
-    return hubFileOf((await withHub(text, signal)).file);
+    return await namedOnHub(text, signal);
   } catch (error) {
     const problem = problemOf(error);
     throw problem === undefined

@@ -1,7 +1,8 @@
 /** Models of the hub among the inputs of calls. */
+import { rangeError } from '../core/errors.js';
 import { type FarFile, type FileInput, quoted } from '../formats/files/bytes.js';
-import { openSource, withAddress } from '../formats/files/open.js';
-import { type HubName, hubNameOf, hubNameText, usualEndpoint } from '../hub/names.js';
+import { openSource } from '../formats/files/open.js';
+import { type HubName, hubNameOf, hubNameText, nameForm } from '../hub/names.js';
 import { HubFile, type HubRepository, openRepository } from '../hub/repository.js';
 import { type HubOptions, hubEndpoint, hubSettings } from '../hub/settings.js';
 import { modelInList } from './folder.js';
@@ -20,41 +21,22 @@ export function fileInRepository(repository: HubRepository, { path = '', ...name
   return repository.need(start + modelInList(inside, name.tag, label, nameWith));
 }
 
-/**
- * The input that a text or an address names on the hub, at a commit that stays. Other inputs as they are, texts of addresses as URLs.
- * @throws RangeError naming `file` for a wrong name; ScalepointError `ACCESS`, `NOT_FOUND`, `IO`
- */
-export async function withHub<T>(
-  input: T,
-  signal: AbortSignal | undefined,
-): Promise<{ readonly file: T | URL | FarFile }> {
-  const isText = typeof input === 'string';
-  // An object, because a promise that was given in place of a file must not be awaited here.
-  if (!(isText && /^hf:/i.test(input))) {
-    const url = withAddress(input);
-    if (!(url instanceof URL && /^https?:$/.test(url.protocol))) return { file: url };
-  }
+/** The file of the hub that a text or an address names; undefined for others. See `withHub`. */
+export async function namedOnHub(input: unknown, signal: AbortSignal | undefined): Promise<HubFile | undefined> {
   const name = hubNameOf(input, hubEndpoint());
-  if (name === undefined) return { file: withAddress(input) };
-  return { file: fileInRepository(await openRepository(name, hubSettings(), signal), name) };
+  return name && fileInRepository(await openRepository(name, hubSettings(), signal), name);
 }
 
-/**
- * Opens a model of the hub by one request. Its commit is pinned, so that several calls read the same files, and each file is asked for as
- * rarely as possible. Calls also take names of the hub as texts; this is for a token of another user, or for several calls.
- * @param name `owner/name`, `hf:owner/name:Q4_K_M`, `hf:owner/name@revision/path`, or the address of a page of the hub
- * @example const file = await hubModel('hf:owner/name', { token });
- * @throws RangeError naming the argument; ScalepointError `ACCESS`, `NOT_FOUND`, `IO`
- */
-export async function hubModel(
+/** Opens a model by its name. See `hubModel`. */
+export async function openHubModel(
   name: string | URL,
-  { signal, ...options }: HubOptions & { readonly signal?: AbortSignal | undefined } = {},
-): Promise<FarFile> {
+  { signal, ...options }: HubOptions & { readonly signal?: AbortSignal | undefined },
+): Promise<HubFile> {
   const settings = hubSettings(options);
-  const isBare = typeof name === 'string' && /^[\w.-]+\/[\w.-]+([@:/].*)?$/.test(name) && !/^hf:|^https?:/i.test(name);
-  const found =
-    hubNameOf(isBare ? `hf:${name}` : name, settings.endpoint) ?? hubNameOf(`hf:${String(name)}`, usualEndpoint);
-  return fileInRepository(await openRepository(found as HubName, settings, signal), found as HubName);
+  const isBare = typeof name === 'string' && !/^(hf|https?):/i.test(name);
+  const found = hubNameOf(isBare ? `hf:${name}` : name, settings.endpoint);
+  if (found === undefined) throw rangeError('name', nameForm, String(name));
+  return fileInRepository(await openRepository(found, settings, signal), found);
 }
 
 /** The file of the hub that an input is; undefined for other inputs. */

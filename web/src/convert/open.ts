@@ -9,7 +9,7 @@ import { type ByteSource, type FileInput, type InputFile, type OptionFile, quote
 import { fileOfHandle, type InputNotes, openInput } from '../formats/files/open.js';
 import type { Format, OpenModel, ReadOptionFile, SourceTensor } from '../formats/format.js';
 import { formatNamed, formats } from '../formats/registry.js';
-import { withHub } from './hub.js';
+import { withHub } from './named.js';
 import { besideOf, type ModelInput, type OpenOptions, recognize, withFiles } from './recognize.js';
 
 /** An open model, its format, and the files beside it. */

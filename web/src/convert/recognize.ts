@@ -24,7 +24,7 @@ import {
 import type { OpenFile } from '../formats/format.js';
 import { type FormatSignature, signatures } from '../formats/signatures.js';
 import { modelInFolder } from './folder.js';
-import { withHub } from './hub.js';
+import { withHub } from './named.js';
 
 /**
  * A model. One of:

@@ -29,7 +29,8 @@ const otherThings: readonly string[] = ['datasets', 'spaces', 'kernels', 'bucket
 /** Pages of a file or folder. */
 const routes: readonly string[] = ['blob', 'raw', 'resolve', 'tree', 'blame'];
 
-const nameForm = {
+/** Names of models, for errors. */
+export const nameForm = {
   kind: 'text',
   form: 'the name of a model on the hub',
   examples: ['hf:owner/name', 'hf:owner/name:Q4_K_M', 'hf:owner/name@main/file.gguf'],

@@ -1,0 +1,35 @@
+/** Inputs that are named as on the hub. The code that asks it is loaded with the first name. */
+import type { FarFile } from '../formats/files/bytes.js';
+import { withAddress } from '../formats/files/open.js';
+import type { HubOptions } from '../hub/settings.js';
+
+/**
+ * The input that a text or an address names on the hub, at a commit that stays. Other inputs as they are, texts of addresses as URLs.
+ * @throws RangeError naming `file` for a wrong name; ScalepointError `ACCESS`, `NOT_FOUND`, `IO`
+ */
+export async function withHub<T>(
+  input: T,
+  signal: AbortSignal | undefined,
+): Promise<{ readonly file: T | URL | FarFile }> {
+  // An object, because a promise that was given in place of a file must not be awaited here.
+  const file = withAddress(input);
+  const isAddress = file instanceof URL && /^https?:$/.test(file.protocol);
+  if (!isAddress && !(typeof input === 'string' && /^hf:/i.test(input))) return { file };
+  const { namedOnHub } = await import('./hub.js');
+  return { file: (await namedOnHub(input, signal)) ?? file };
+}
+
+/**
+ * Opens a model of the hub by one request. Its commit is pinned, so that several calls read the same files, and each file is asked for as
+ * rarely as possible. Calls also take names of the hub as texts; this is for a token of another user, or for several calls.
+ * @param name `owner/name`, `hf:owner/name:Q4_K_M`, `hf:owner/name@revision/path`, or the address of a page of the hub
+ * @example const file = await hubModel('hf:owner/name', { token });
+ * @throws RangeError naming the argument; ScalepointError `ACCESS`, `NOT_FOUND`, `IO`
+ */
+export async function hubModel(
+  name: string | URL,
+  options: HubOptions & { readonly signal?: AbortSignal | undefined } = {},
+): Promise<FarFile> {
+  const { openHubModel } = await import('./hub.js');
+  return openHubModel(name, options);
+}
