@@ -110,7 +110,7 @@ export function histogramPanel({ view, bar: wanted }: State, { set }: PageEvents
   const drawAll = (node: SVGSVGElement) => {
     if (view !== undefined) draw(node, view, bar);
     const { width } = node.getBoundingClientRect();
-    if (widthBefore !== undefined && width !== widthBefore) set({}, 'moving view');
+    if (widthBefore !== undefined && width !== widthBefore) set({}, 'resized view');
     widthBefore = width;
   };
   const result = view?.result;

@@ -50,13 +50,16 @@ export class Loop {
   /**
    * Requests a view after a change.
    * @param isMoving true if more such changes are likely to follow at once, as from a slider. Slow sections wait for their end.
+   * @param isQuiet true if the page counts as resting, because nothing that it says changes
    */
-  schedule(isMoving = false): void {
+  schedule(isMoving = false, isQuiet = false): void {
     if (isMoving) this.#moved = performance.now();
     this.#dirty = true;
     clearTimeout(this.#rest);
-    this.#state.isBusy = true;
-    this.#draw();
+    if (!isQuiet) {
+      this.#state.isBusy = true;
+      this.#draw();
+    }
     void this.#run('live');
   }
 

@@ -60,7 +60,7 @@ const events: PageEvents = {
   set(change, needs) {
     Object.assign(state, change);
     if (needs === undefined) draw();
-    else loop.schedule(needs === 'moving view');
+    else loop.schedule(needs !== 'view', needs === 'resized view');
   },
 };
 

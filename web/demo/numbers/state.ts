@@ -36,5 +36,5 @@ export interface PageEvents {
   /** Changes settings. @param isMoving true for a control that moves through many values */
   change(settings: Partial<Settings>, control: string, isMoving?: boolean): void;
   /** Changes the state apart from the settings, and asks for a view if that needs one. */
-  set(change: Partial<State>, needs?: 'view' | 'moving view'): void;
+  set(change: Partial<State>, needs?: 'view' | 'moving view' | 'resized view'): void;
 }
