@@ -3,13 +3,14 @@ import type { Converter } from './converter.js';
 import type { DiffusionReason } from './diffusion/detect.js';
 import { toGguf } from './to-gguf.js';
 import { toMlc } from './to-mlc.js';
+import { toOnnx } from './to-onnx.js';
 
 export { isFileBeside } from './huggingface/files.js';
 
 /** A reason to keep a tensor that only conversions have. */
 export type ConversionReason = DiffusionReason;
 
-const all: readonly Converter[] = [toGguf, toMlc];
+const all: readonly Converter[] = [toGguf, toMlc, toOnnx];
 
 /** Every conversion. */
 export function converters(): readonly Converter[] {

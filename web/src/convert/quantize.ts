@@ -153,12 +153,15 @@ export async function quantizeOpen(
     moments = plan.moments === undefined ? undefined : await openWithin(waiting, plan.moments);
     const files = moments === undefined ? model.files : [...model.files, moments];
     if (others !== undefined) await clearIndex(others, locationOf, place);
-    if (isPath && plan.files.some(isInFolder)) removeFolder = await makeFolder(output);
+    // The folder of the result, and those in it.
+    const folders = plan.files.filter(isInFolder).map(({ suffix }) => suffix.slice(0, suffix.lastIndexOf('/')));
+    for (const suffix of isPath ? new Set([...(folders.length > 0 ? [''] : []), ...folders].sort()) : []) {
+      const [outer, remove] = [removeFolder, await makeFolder(locationOf({ suffix, size: 0, segments: [] }))];
+      removeFolder = () => remove().then(outer);
+    }
     for (const file of plan.files) {
-      // A folder of the browser takes the name alone.
-      const name = fileName(called ?? usual, file)
-        .split('/')
-        .at(-1) as string;
+      // A folder of the browser takes the name in it alone.
+      const name = isInFolder(file) ? file.suffix.slice(1) : fileName(called ?? usual, file);
       if (output === undefined) sinks.push(memorySink(file.size));
       else sinks.push(await openSink(outputFor(output, file), { ...place, overwrite: options.overwrite, name }));
     }

@@ -166,7 +166,7 @@ function unknownFormat(head: Uint8Array, size: number): ScalepointError {
   const indices = signatures.flatMap(({ index, label }) =>
     index ? [`the ${index.name} of a sharded ${label} model`] : [],
   );
-  const readable = [...signatures.map(({ files }) => files), ...indices];
+  const readable = [...new Set(signatures.map(({ files }) => files)), ...indices];
   const list = `${readable.slice(0, -1).join(', ')} and ${readable.at(-1)}`;
   return new ScalepointError('UNKNOWN_FORMAT', `${seen}; supported are ${list}`);
 }

@@ -6,6 +6,7 @@ import { mlc } from './mlc/mlc.js';
 import { npy } from './npy/npy.js';
 import { onnx } from './onnx/onnx.js';
 import type { OnnxReason } from './onnx/reasons.js';
+import { onnxFolder } from './onnx-folder/onnx-folder.js';
 import { pytorch } from './pytorch/pytorch.js';
 import type { SafetensorsReason } from './safetensors/reasons.js';
 import { safetensors } from './safetensors/safetensors.js';
@@ -14,7 +15,7 @@ import { registerSignature } from './signatures.js';
 /** A reason to keep a tensor that only one format has. */
 export type FormatReason = SafetensorsReason | GgufReason | OnnxReason;
 
-const builtIn = [safetensors, gguf, onnx, npy, pytorch, mlc] as const;
+const builtIn = [safetensors, gguf, onnx, npy, pytorch, mlc, onnxFolder] as const;
 
 type BuiltIn = (typeof builtIn)[number];
 

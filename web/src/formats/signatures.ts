@@ -4,6 +4,7 @@ import { ggufSignature } from './gguf/signature.js';
 import { mlcSignature } from './mlc/signature.js';
 import { npySignature } from './npy/signature.js';
 import { onnxSignature } from './onnx/signature.js';
+import { onnxFolderSignature } from './onnx-folder/signature.js';
 import { pytorchSignature } from './pytorch/signature.js';
 import { safetensorsSignature } from './safetensors/signature.js';
 
@@ -34,6 +35,7 @@ const all: FormatSignature[] = [
   npySignature,
   pytorchSignature,
   mlcSignature,
+  onnxFolderSignature,
 ];
 
 /** The signature of every format, in the order in which texts name them. */

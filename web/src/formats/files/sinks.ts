@@ -220,12 +220,15 @@ export function isFolder(output: unknown): output is FileSystemDirectoryHandle {
 
 /** A sink in a file of a browser's folder. After an error, a new file is removed again. */
 async function folderSink(
-  folder: FileSystemDirectoryHandle,
-  name: string,
+  within: FileSystemDirectoryHandle,
+  path: string,
   overwrite: boolean,
   waiting: Waiting,
   inputs: readonly InputFile[],
 ): Promise<ByteSink> {
+  const [name = '', ...outer] = path.split('/').toReversed();
+  let folder = within;
+  for (const one of outer.toReversed()) folder = await waiting.soon(folder.getDirectoryHandle(one, { create: true }));
   const isNew = await waiting.soon(
     folder.getFileHandle(name).then(
       () => false,

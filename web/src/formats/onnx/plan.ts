@@ -75,7 +75,7 @@ export function planOnnx(
     const isRead = channels !== undefined || readers.some(({ node }) => parameterReaders.test(node.opType));
     return isRead && !isMask(weight);
   });
-  const finite = new Set(parameters.map(({ source }) => source));
+  const finite = new Set(parameters.map(({ source, made }) => made?.parts[0]?.tensor ?? source));
   const tensors = plan.tensors.map((tensor): PlannedTensor => {
     const [part] = tensor.source.parts;
     return part !== undefined && finite.has(part.tensor) ? tensor : { ...tensor, infinities: true };

@@ -126,9 +126,11 @@ export function bytesPiece(bytes: ArrayLike<number>): MessagePiece {
 
 // ------------------------------------------------------------------------------------------------------------------------ messages
 
-/** A value with its shape, as ValueInfoProto. */
-export function valuePieces(name: string, type: number, shape: readonly number[]): MessagePiece[] {
-  const dimensions = shape.flatMap((size) => piecesField(1, [bytesPiece(integerField(1, size))]));
+/** A value with its shape, as ValueInfoProto. Dimensions without a fixed size have names. */
+export function valuePieces(name: string, type: number, shape: readonly (number | string)[]): MessagePiece[] {
+  const dimensions = shape.flatMap((size) =>
+    piecesField(1, [bytesPiece(typeof size === 'string' ? textField(2, size) : integerField(1, size))]),
+  );
   const tensor = [bytesPiece(integerField(1, type)), ...piecesField(2, dimensions)];
   return [bytesPiece(textField(1, name)), ...piecesField(2, piecesField(1, tensor))];
 }

@@ -1,7 +1,7 @@
 /** Opens ONNX models: lists tensors, and finds their data. */
 import { type ByteSource, quoted } from '../../files/bytes.js';
 import { malformed, readSkeleton, type Skeleton } from '../../files/protobuf.js';
-import type { OpenFile, OpenInput, OpenModel, SourceTensor } from '../../format.js';
+import type { LogicalTensor, OpenFile, OpenInput, OpenModel, SourceTensor } from '../../format.js';
 import { assembledElements, plainPlace } from './data.js';
 import { ExternalFiles } from './external.js';
 import {
@@ -23,6 +23,8 @@ export interface Weight {
   readonly value: string;
   /** Constant node that gives it; undefined for an initializer. */
   readonly node: OnnxNode | undefined;
+  /** The tensor of a folder that it is made of as float32, in models whose graphs are made. `source` has its size and no place. */
+  readonly made?: LogicalTensor | undefined;
 }
 
 /** An open ONNX model. */
@@ -83,6 +85,54 @@ function checkCalls(functions: readonly OnnxFunction[]): void {
       } else if (!state.has(call.called)) enter(call.called);
     }
   }
+}
+
+/** The tensor whose bytes a weight is read from; undefined if it is made of several. */
+export function storedOf({ source, made }: Weight): SourceTensor | undefined {
+  if (made === undefined) return source;
+  const [first, ...others] = made.parts;
+  return others.length === 0 && made.gathered === undefined && made.form.codec === 'cast' ? first?.tensor : undefined;
+}
+
+/**
+ * Presents a graph that was made, whose weights are tensors of a folder, as an open model. Its file follows those of the folder.
+ * @param bytes the model; the data of initializers of these names are external
+ * @param tensors by the names of their initializers
+ */
+export async function openMade(
+  bytes: Uint8Array<ArrayBuffer>,
+  tensors: ReadonlyMap<string, LogicalTensor>,
+  folder: OpenModel,
+): Promise<OnnxModel> {
+  const { length: size } = bytes;
+  const nothing = async () => {};
+  const source: ByteSource = {
+    size,
+    read: async (begin, end) => bytes.slice(begin, end),
+    verify: nothing,
+    close: nothing,
+  };
+  const skeleton = await readSkeleton(source, modelSchema);
+  const proto = readOnnx(skeleton, size);
+  const { length: file } = folder.files;
+  const weights = proto.graph.initializers.flatMap((tensor): Weight[] => {
+    const { name, element, shape, bytes, data, begin } = tensor;
+    if (element === undefined) return [];
+    const byteOffset = data.kind === 'raw' ? data.begin : begin;
+    const own: SourceTensor = { name, dtype: element.name, shape, bytes, byteOffset, file };
+    return [{ source: own, tensor, graph: proto.graph, value: name, node: undefined, made: tensors.get(name) }];
+  });
+  return {
+    bytes: folder.bytes,
+    files: [...folder.files, source],
+    tensors: weights.map((weight) => weight.source),
+    metadata: {},
+    fileBeside: async (name) => folder.fileBeside?.(name),
+    proto,
+    skeleton,
+    source,
+    weights,
+  };
 }
 
 /**

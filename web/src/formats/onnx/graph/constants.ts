@@ -1,7 +1,9 @@
 /** Magnitudes of constants, by which plans know that float16 holds them. */
+import type { CastType } from '../../codecs/cast.js';
+import { floatsIn } from '../../codecs/floats-in.js';
 import type { ByteSource } from '../../files/bytes.js';
 import { plainPlace } from '../file/data.js';
-import type { OnnxModel, Weight } from '../file/model.js';
+import { type OnnxModel, storedOf, type Weight } from '../file/model.js';
 import type { OnnxNode } from '../file/proto.js';
 import type { Value } from './graph.js';
 
@@ -23,12 +25,12 @@ const mostBytes = 1 << 20;
 /** Bytes between tensors that one read takes along, and bytes of a read. */
 const [mostGap, mostRead] = [1 << 14, 1 << 22];
 
-function magnitudesOf(bytes: Uint8Array, dtype = 'F32'): Magnitudes {
+function magnitudesOf(bytes: Uint8Array, dtype: string = 'F32'): Magnitudes {
   const { buffer } = bytes.slice(0, bytes.length & ~7);
-  const values =
-    dtype === 'F64'
-      ? Float32Array.from(new Float64Array(buffer))
-      : new Float32Array(bytes.slice(0, bytes.length & ~3).buffer);
+  let values: Float32Array;
+  if (dtype === 'F64') values = Float32Array.from(new Float64Array(buffer));
+  else if (dtype === 'F32') values = new Float32Array(bytes.slice(0, bytes.length & ~3).buffer);
+  else values = floatsIn(bytes, dtype as CastType);
   let [low, high] = [Infinity, -Infinity];
   for (const value of values) {
     if (!Number.isFinite(value)) continue;
@@ -84,9 +86,13 @@ export class Constants {
 export async function readConstants(model: OnnxModel, readsLarge: boolean): Promise<Constants> {
   const { files, weights } = model;
   const found = new Map<Weight, Magnitudes>();
-  const floats = weights.filter(({ source: { dtype, bytes } }) => (dtype === 'F32' || dtype === 'F64') && bytes > 0);
-  for (const weight of readsLarge ? floats : []) {
-    const { file = 0, byteOffset, bytes, dtype } = weight.source;
+  const floats = weights.flatMap((weight) => {
+    const source = storedOf(weight);
+    const isRead = /^F(32|64)$/.test(weight.source.dtype) && source !== undefined && source.bytes > 0;
+    return isRead ? [{ weight, source }] : [];
+  });
+  for (const { weight, source: stored } of readsLarge ? floats : []) {
+    const { file = 0, byteOffset, bytes, dtype } = stored;
     const source = files[file] as ByteSource;
     if (bytes <= mostBytes || source.isFar) continue;
     // Read a large tensor piece by piece.
@@ -102,19 +108,19 @@ export async function readConstants(model: OnnxModel, readsLarge: boolean): Prom
     .filter(({ source }) => source.bytes <= mostBytes)
     .sort(({ source: a }, { source: b }) => (a.file ?? 0) - (b.file ?? 0) || a.byteOffset - b.byteOffset);
   for (let i = 0; i < wanted.length; ) {
-    const { file = 0, byteOffset: begin, bytes } = (wanted[i] as Weight).source;
+    const { file = 0, byteOffset: begin, bytes } = (wanted[i] as (typeof wanted)[number]).source;
     // Read neighbors together, because a read of a URL is a request.
     let [end, after] = [begin + bytes, i + 1];
     for (; after < wanted.length; after++) {
-      const next = (wanted[after] as Weight).source;
+      const next = (wanted[after] as (typeof wanted)[number]).source;
       const last = next.byteOffset + next.bytes;
       if ((next.file ?? 0) !== file || next.byteOffset > end + mostGap || last - begin > mostRead) break;
       end = Math.max(end, last);
     }
     const read = await (files[file] as ByteSource).read(begin, end);
-    for (const weight of wanted.slice(i, after)) {
-      const at = weight.source.byteOffset - begin;
-      found.set(weight, magnitudesOf(read.subarray(at, at + weight.source.bytes), weight.source.dtype));
+    for (const { weight, source } of wanted.slice(i, after)) {
+      const at = source.byteOffset - begin;
+      found.set(weight, magnitudesOf(read.subarray(at, at + source.bytes), source.dtype));
     }
     i = after;
   }

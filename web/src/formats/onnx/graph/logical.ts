@@ -278,7 +278,7 @@ export function onnxLogicalTensors(model: OnnxModel): LogicalTensor[] {
   for (const weight of model.weights) {
     if (taken.has(weight)) continue;
     const isTurned = weight.source.shape.length === 2 && isReadTurned(graphs, weight.graph, weight.value);
-    const plain = { ...plainTensor(weight.source), ...(isTurned ? { isTurned } : {}) };
+    const plain = { ...(weight.made ?? plainTensor(weight.source)), ...(isTurned ? { isTurned } : {}) };
     const name = widened.get(weight);
     result.push(name === undefined || names.has(name) ? plain : { ...plain, name });
   }

@@ -1,4 +1,5 @@
 /** Builds a result: collects the forms of tensors and the changes of the graphs. */
+import type { CastForm } from '../../codecs/cast.js';
 import type { Form } from '../../codecs/codec.js';
 import type { Field, Int64 } from '../../files/protobuf.js';
 import type { FilePlan, OutputFile, PartsOf, PlannedTensor, Segment, SourceTensor } from '../../format.js';
@@ -51,6 +52,8 @@ export const dataSuffix = '_data';
 
 /** Smallest external data in bytes, as in onnx (onnx/external_data_helper.py at f754691). */
 const smallestExternal = 1024;
+
+const float32Form: CastForm = { codec: 'cast', to: 'F32' };
 
 export class Builder {
   readonly model: OnnxModel;
@@ -116,7 +119,12 @@ export class Builder {
 
   #planned(source: SourceTensor, form: Form, weight: Weight | undefined): PlannedTensor {
     const feedback = weight !== undefined && 'importance' in form ? this.#feedback.get(weight) : undefined;
-    const plain: PlannedTensor = { source: plainTensor(source), form, parts: this.#partsOf(source.shape, form) };
+    const made = weight?.made;
+    const plain: PlannedTensor = {
+      source: made ?? plainTensor(source),
+      form,
+      parts: this.#partsOf(source.shape, form),
+    };
     return feedback === undefined ? plain : { ...plain, feedback, moments: feedback };
   }
 
@@ -124,7 +132,8 @@ export class Builder {
   keep(weight: Weight, reason: OnnxReason): void {
     const { source, tensor, graph, node } = weight;
     const index = this.#indexes.get(weight) as number;
-    this.#tensors[index] = keptTensor(source, reason);
+    const isMade = weight.made !== undefined;
+    this.#tensors[index] = isMade ? this.#planned(source, float32Form, weight) : keptTensor(source, reason);
     const bytes = { tensor: index, role: 'data', size: source.bytes };
     const isShape = source.dtype === 'I64' || node?.attributes.has('value_floats');
     const external = isShape ? undefined : this.#outside(graph, bytes);

@@ -11,16 +11,17 @@ import type { OnnxModel } from '../file/model.js';
  * @param elsewhere tensors whose bytes are in another file
  */
 export function layOutModel(
-  { skeleton }: OnnxModel,
+  { skeleton, files, source: model }: OnnxModel,
   pieces: readonly MessagePiece[],
   tensors: readonly PlannedTensor[],
   elsewhere: ReadonlySet<number>,
 ): OutputFile {
+  const own = files.indexOf(model);
   // Sort the kept tensors whose bytes are in the model's own file by offset.
   const keptBytes = tensors
     .flatMap(({ kept, source }, tensor) => {
       const { byteOffset = 0, bytes = 0, file } = source.parts[0]?.tensor ?? {};
-      const isCopied = kept !== undefined && file === 0 && bytes > 0 && !elsewhere.has(tensor);
+      const isCopied = kept !== undefined && file === own && bytes > 0 && !elsewhere.has(tensor);
       return isCopied ? [{ tensor, begin: byteOffset, end: byteOffset + bytes }] : [];
     })
     .sort((a, b) => a.begin - b.begin);
@@ -49,7 +50,7 @@ export function layOutModel(
       if (loaded === undefined) {
         const next = Math.min(end, skeleton.next(from));
         flush();
-        segments.push({ at, copied: { from: 0, begin: from, bytes: next - from } });
+        segments.push({ at, copied: { from: own, begin: from, bytes: next - from } });
         at += next - from;
         from = next;
       } else {

@@ -1,0 +1,145 @@
+/** Converts a folder of a language model to a folder for transformers.js: writes its graph, and takes its weights. */
+import { ScalepointError } from '../../core/errors.js';
+import { largestCount } from '../../formats/codecs/elements.js';
+import { quoted, quotedNames } from '../../formats/files/bytes.js';
+import { badTensor } from '../../formats/files/errors.js';
+import type { LogicalTensor, OpenModel, OutputFile } from '../../formats/format.js';
+import { openMade } from '../../formats/onnx/file/model.js';
+import type { OnnxChoices } from '../../formats/onnx/options.js';
+import { planWithFiles } from '../../formats/onnx/plan.js';
+import type { OnnxFolderChoices } from '../../formats/onnx-folder/options.js';
+import { dtypeFacts } from '../../formats/onnx-folder/targets.js';
+import { sourceNotes } from '../../formats/safetensors/layouts/registry.js';
+import { tensorsAsFloats } from '../../formats/safetensors/safetensors.js';
+import { dimensionsText } from '../carry-out.js';
+import type { Beside, Converted } from '../converter.js';
+import { defaultsOf } from '../families/index.js';
+import { Config } from '../huggingface/config.js';
+import { incomplete, unsupported } from '../huggingface/errors.js';
+import { arrayMember, type Json, objectMember, parseObject } from '../huggingface/json.js';
+import { cacheKeys, decoderGraph } from './decoder.js';
+import { onnxFamilies } from './families.js';
+
+/** Tensors that folders may have and graphs compute. */
+const unused = /\.rotary_emb\.inv_freq$|\.position_ids$/;
+
+/** Files that are copied, beside config.json. */
+const copiedFiles: readonly string[] = [
+  'generation_config.json',
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'special_tokens_map.json',
+  'added_tokens.json',
+  'vocab.json',
+  'merges.txt',
+  'chat_template.jinja',
+  'modules.json',
+  'config_sentence_transformers.json',
+  '1_Pooling/config.json',
+];
+
+/** A file of a result with known bytes. */
+const textFile = (name: string, bytes: Uint8Array<ArrayBuffer>): OutputFile => ({
+  suffix: `/${name}`,
+  size: bytes.length,
+  segments: [{ at: 0, bytes }],
+});
+
+/** The tensors that the graph reads, by name. @throws ScalepointError `BAD_FILE`, `UNSUPPORTED_DTYPE` */
+function weightsFor(
+  needed: ReadonlyMap<string, readonly number[]>,
+  tensors: readonly LogicalTensor[],
+  isLeftOut: (name: string) => boolean,
+): ReadonlyMap<string, LogicalTensor> {
+  const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
+  const found = new Map<string, LogicalTensor>();
+  for (const [name, shape] of needed) {
+    const tensor = byName.get(name) ?? badTensor(name, 'it is missing');
+    if (dimensionsText(tensor.shape) !== dimensionsText(shape))
+      badTensor(name, `its shape is ${dimensionsText(tensor.shape)}, and config.json wants ${dimensionsText(shape)}`);
+    if (tensor.form.codec === 'copy') {
+      const message = `tensor ${quoted(name)}: ${tensor.type} cannot be converted`;
+      throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: name });
+    }
+    found.set(name, tensor);
+  }
+  const left = tensors.map(({ name }) => name).filter((name) => !needed.has(name) && !isLeftOut(name));
+  if (left[0] !== undefined) {
+    const message = `the graph of this architecture does not read these tensors: ${quotedNames(left)}`;
+    throw new ScalepointError('BAD_FILE', message, { tensor: left[0] });
+  }
+  return found;
+}
+
+/** Converts a folder; undefined without a config.json. */
+export async function convertOnnx(
+  model: OpenModel,
+  beside: Beside,
+  { to, requantize = false }: OnnxFolderChoices,
+): Promise<Converted | undefined> {
+  const bytes = await beside.file('config.json');
+  if (bytes === undefined) return undefined;
+  if ((await beside.file('adapter_config.json')) !== undefined)
+    unsupported('adapter_config.json', 'the folder holds an adapter (LoRA); merge it into its model first');
+  const keys = parseObject('config.json', bytes);
+  const config = new Config(keys, defaultsOf, largestCount(model.tensors));
+  const [architecture] = arrayMember(keys, 'architectures');
+  const facts = onnxFamilies.get(architecture as string);
+  if (facts === undefined) {
+    const name = typeof architecture === 'string' ? quoted(architecture) : 'without a name';
+    const known = [...onnxFamilies.keys()].join(', ');
+    return unsupported('config.json', `no graph is known for the architecture ${name}; graphs are known for ${known}`);
+  }
+  const tensors = await tensorsAsFloats(model, requantize);
+  const names = new Set(tensors.map(({ name }) => name));
+  const graph = decoderGraph(config, facts, (name) => names.has(name));
+  const isTied = !graph.weights.has('lm_head.weight');
+  const isLeftOut = (name: string) => unused.test(name) || (isTied && name === 'lm_head.weight');
+  const made = await openMade(graph.bytes(), weightsFor(graph.weights, tensors, isLeftOut), model);
+  // Constants of the graph are read from a file behind those of the folder.
+  Object.assign(model, { files: made.files });
+  const files: OutputFile[] = [];
+  for (const name of copiedFiles) {
+    const found = await beside.file(name);
+    if (found !== undefined) files.push(textFile(name, found));
+  }
+  if (!files.some(({ suffix }) => suffix === '/tokenizer.json'))
+    incomplete('tokenizer.json', 'the folder lacks it, and transformers.js reads no other tokenizer', 'tokenizer.json');
+  return {
+    architecture: facts.modelType,
+    tensors,
+    async plan(choices, partsOf, readOptionFile) {
+      const { target, stem, dtype } = dtypeFacts(to);
+      const { requantize: _, ...rest } = choices as OnnxFolderChoices;
+      // Without codes every weight is kept, as float32.
+      const asked = target === undefined ? { to: 'q8-blocks', rules: [{ match: /^/, keep: true }] } : { to: target };
+      const name = `${stem}.onnx`;
+      const plan = await planWithFiles(made, { ...rest, ...asked } as OnnxChoices, partsOf, name, readOptionFile);
+      const models = plan.files.map((file): OutputFile => ({ ...file, suffix: `/onnx/${name}${file.suffix}` }));
+      // config.json: what transformers.js needs beside the keys of the folder, whose weights are no codes any more.
+      const { quantization_config: _codes, ...stated } = keys;
+      const types = plan.sidecars.find(({ option }) => option === 'config')?.value as Json | undefined;
+      const settings: Json = {
+        ...objectMember(keys, 'transformers.js_config'),
+        dtype,
+        ...(models.length > 1 ? { use_external_data_format: { [name]: models.length - 1 } } : {}),
+        ...types,
+      };
+      const own: Json = {
+        model_type: facts.modelType,
+        ...cacheKeys(config),
+        ...stated,
+        'transformers.js_config': settings,
+      };
+      const text = new TextEncoder().encode(`${JSON.stringify(own, undefined, 2)}\n`);
+      const [first, ...others] = models as [OutputFile, ...OutputFile[]];
+      return {
+        ...plan,
+        format: 'onnx-folder',
+        files: [first, ...others, textFile('config.json', text), ...files],
+        notes: [...sourceNotes(tensors), ...plan.notes],
+        sidecars: [],
+      };
+    },
+  };
+}

@@ -1,0 +1,390 @@
+/**
+ * Graphs of decoders for transformers.js, of plain operators, which compute alike on every backend. Inputs and outputs are those that
+ * transformers.js fills and reads: caches by layer, positions and a mask, with padding on either side.
+ * Reference: github.com/huggingface/transformers, src/transformers/models/ at 008e574; npm @huggingface/transformers 4.3.2, src/models/.
+ */
+import { show } from '../../core/show.js';
+import { type Config, type Rope, readRope } from '../huggingface/config.js';
+import { badFolderFile, unsupported } from '../huggingface/errors.js';
+import type { Json } from '../huggingface/json.js';
+import { setting } from '../huggingface/rope.js';
+import { GraphWriter, type Value } from './graph.js';
+import { type Frequencies, frequenciesOf } from './rope.js';
+
+const file = 'config.json';
+
+/** Facts about the graph of a decoder, beside the numbers in config.json. Without any it is Llama's. */
+export interface DecoderGraph {
+  readonly kind: 'decoder';
+  /** Name of the kind of model in transformers.js, for a config.json that lacks it. */
+  readonly modelType: string;
+  /** Norms of a layer: of the outputs of attention and feed-forward part, or around both. @defaultValue of their inputs */
+  readonly norms?: 'behind' | 'around';
+  /** Norms of queries and keys: of each head, or of all together. */
+  readonly headNorms?: 'each' | 'all';
+  /** True for Gemma: norms multiply by their weights plus 1, and embeddings by the root of their length. */
+  readonly isGemma?: true;
+  /** True if attention has one matrix for queries, keys and values, and the feed-forward part one for gates and ups. */
+  readonly isFused?: true;
+  /** Kinds of scaling of the rotary embedding. */
+  readonly scaling: readonly string[];
+  /** True for layers without a window, where config.json has neither layer_types nor a list; undefined if a window is for all layers. */
+  readonly isGlobal?: (layer: number) => boolean;
+  /** True if config.json may switch windows off. */
+  readonly switchesWindow?: true;
+  /** True if some layers have no rotary embedding, as no_rope_layers says, else each fourth one. */
+  readonly skipsRotary?: true;
+  /** True for factors of embeddings, residuals, attention and logits, as Granite has. */
+  readonly hasFactors?: true;
+  /** Values of keys that the graph computes. */
+  readonly only?: Readonly<Record<string, readonly unknown[]>>;
+}
+
+/** True for GELU, false for SiLU. */
+function isGelu(config: Config, otherwise: boolean): boolean {
+  const name = config.get('hidden_activation') ?? config.get('hidden_act');
+  if (name === undefined) return otherwise;
+  const kinds: Readonly<Record<string, boolean>> = { silu: false, swish: false, gelu_pytorch_tanh: true };
+  const known = typeof name === 'string' && Object.hasOwn(kinds, name) ? kinds[name] : undefined;
+  return known ?? unsupported(file, `hidden_act is ${show(name)}; it can be silu or gelu_pytorch_tanh`);
+}
+
+/** The window of each layer; undefined for layers that see all tokens. */
+function windowsOf(config: Config, facts: DecoderGraph, layers: number): readonly (number | undefined)[] {
+  const isOff = facts.switchesWindow === true && config.maybeFlag('use_sliding_window') !== true;
+  const window = config.maybeWhole('sliding_window');
+  const isWide = window !== undefined && window >= config.whole('max_position_embeddings');
+  const types = config.get('layer_types');
+  if (types !== undefined && (!Array.isArray(types) || types.length !== layers))
+    badFolderFile(file, `layer_types has to be an array of ${layers} names, got ${show(types)}`);
+  const step = config.maybeWhole('sliding_window_pattern');
+  const from = facts.switchesWindow === true ? config.maybeWhole('max_window_layers', 0) : undefined;
+  return Array.from({ length: layers }, (_, i) => {
+    const type = (types as readonly unknown[] | undefined)?.[i];
+    if (type !== undefined && type !== 'full_attention' && type !== 'sliding_attention')
+      unsupported(file, `layer_types[${i}] is ${show(type)}; it can be full_attention or sliding_attention`);
+    const isGlobal =
+      type === undefined
+        ? (step === undefined ? facts.isGlobal?.(i) : (i + 1) % step === 0) || (from !== undefined && i < from)
+        : type === 'full_attention';
+    if (isGlobal || (isOff && type === undefined) || isWide) return undefined;
+    if (window === undefined && type === 'sliding_attention') badFolderFile(file, 'sliding_window is missing');
+    return window;
+  });
+}
+
+/** True for each layer with a rotary embedding. */
+function rotariesOf(config: Config, facts: DecoderGraph, layers: number): readonly boolean[] {
+  if (facts.skipsRotary !== true) return Array.from({ length: layers }, () => true);
+  const list = config.get('no_rope_layers');
+  const step = config.maybeWhole('no_rope_layer_interval') ?? 4;
+  if (list === undefined || (Array.isArray(list) && list.length === 0))
+    return Array.from({ length: layers }, (_, i) => (i + 1) % step !== 0);
+  if (Array.isArray(list) && list.length === layers && list.every((n) => n === 0 || n === 1)) return list.map(Boolean);
+  return badFolderFile(file, `no_rope_layers has to be ${layers} zeros and ones, got ${show(list)}`);
+}
+
+/** Sines and cosines of a kind of layer. */
+interface Turns {
+  readonly cos: Value;
+  readonly sin: Value;
+}
+
+/** Writes the graph of a decoder, layer by layer. */
+class DecoderWriter {
+  readonly graph = new GraphWriter();
+  readonly #config: Config;
+  readonly #facts: DecoderGraph;
+  readonly #has: (name: string) => boolean;
+  readonly #rope: Rope;
+  readonly #hidden: number;
+  readonly #layers: number;
+  readonly #heads: number;
+  readonly #keyHeads: number;
+  readonly #head: number;
+  readonly #feedForward: number;
+  readonly #rotated: number;
+  readonly #epsilon: number;
+  readonly #isGelu: boolean;
+  /** Factor of the scores of attention. */
+  readonly #scale: number;
+  readonly #attentionCap: number | undefined;
+  readonly #residual: number;
+
+  constructor(config: Config, facts: DecoderGraph, has: (name: string) => boolean) {
+    this.#config = config;
+    this.#facts = facts;
+    this.#has = has;
+    this.#rope = readRope(config);
+    for (const [name, values] of Object.entries(facts.only ?? {})) {
+      const value = config.get(name);
+      if (value !== undefined && !values.includes(value))
+        unsupported(file, `${name} is ${show(value)}; it can be ${values.map(show).join(' or ')} here`);
+    }
+    this.#hidden = config.whole('hidden_size');
+    this.#layers = config.whole('num_hidden_layers');
+    this.#heads = config.whole('num_attention_heads');
+    this.#keyHeads = config.whole('num_key_value_heads', this.#heads);
+    if (this.#heads % this.#keyHeads !== 0)
+      badFolderFile(
+        file,
+        `num_attention_heads ${this.#heads} is not a multiple of num_key_value_heads ${this.#keyHeads}`,
+      );
+    this.#head = config.maybeWhole('head_dim') ?? this.#hidden / this.#heads;
+    if (!Number.isInteger(this.#head))
+      badFolderFile(file, `hidden_size ${this.#hidden} is not a multiple of num_attention_heads ${this.#heads}`);
+    this.#feedForward = config.whole('intermediate_size');
+    const share = setting(this.#rope, 'partial_rotary_factor') ?? config.positive('partial_rotary_factor', 1);
+    this.#rotated = Math.floor(share * this.#head);
+    if (share > 1 || this.#rotated < 2 || this.#rotated % 2 !== 0)
+      badFolderFile(
+        file,
+        `the rotary embedding turns ${this.#rotated} of ${this.#head} elements of a head; they have to be pairs`,
+      );
+    this.#epsilon = config.positive('rms_norm_eps');
+    this.#isGelu = isGelu(config, facts.isGemma === true);
+    const scaled = facts.isGemma === true ? config.maybePositive('query_pre_attn_scalar') : undefined;
+    this.#scale = this.#factor('attention_multiplier') ?? (scaled ?? this.#head) ** -0.5;
+    this.#attentionCap = facts.isGemma === true ? config.maybePositive('attn_logit_softcapping') : undefined;
+    this.#residual = this.#factor('residual_multiplier') ?? 1;
+  }
+
+  /** A factor of Granite; undefined for others. */
+  #factor(name: string): number | undefined {
+    return this.#facts.hasFactors === true ? this.#config.positive(name, 1) : undefined;
+  }
+
+  #times(value: Value, factor: number): Value {
+    return factor === 1 ? value : this.graph.op('Mul', [value, this.graph.float(factor)]);
+  }
+
+  /** A matrix product with a weight of the folder, which has a row for each output, and perhaps a bias. */
+  #linear(x: Value, name: string, inputs: number, outputs: number): Value {
+    const { graph } = this;
+    const weight = graph.op('Transpose', [graph.weight(`${name}.weight`, [outputs, inputs])], { perm: [1, 0] });
+    const product = graph.op('MatMul', [x, weight]);
+    return this.#has(`${name}.bias`) ? graph.op('Add', [product, graph.weight(`${name}.bias`, [outputs])]) : product;
+  }
+
+  /** A norm by the root of the mean square, over the last dimension. */
+  #norm(x: Value, name: string, length = this.#hidden): Value {
+    const { graph } = this;
+    const squares = graph.op('Pow', [x, graph.float(2)]);
+    const mean = graph.op('ReduceMean', [squares, graph.ints([-1])], { keepdims: 1 });
+    const root = graph.op('Sqrt', [graph.op('Add', [mean, graph.float(this.#epsilon)])]);
+    const weight = graph.weight(`${name}.weight`, [length]);
+    const factor = this.#facts.isGemma === true ? graph.op('Add', [weight, graph.float(1)]) : weight;
+    return graph.op('Mul', [graph.op('Div', [x, root]), factor]);
+  }
+
+  /** Bounds values softly: cap tanh(x / cap). */
+  #capped(x: Value, cap: number | undefined): Value {
+    const { graph } = this;
+    if (cap === undefined) return x;
+    return graph.op('Mul', [graph.op('Tanh', [graph.op('Div', [x, graph.float(cap)])]), graph.float(cap)]);
+  }
+
+  #activation(x: Value): Value {
+    const { graph } = this;
+    if (!this.#isGelu) return graph.op('Mul', [x, graph.op('Sigmoid', [x])]);
+    const cube = graph.op('Mul', [graph.op('Mul', [graph.op('Mul', [x, x]), x]), graph.float(0.044715)]);
+    const inner = graph.op('Mul', [graph.op('Add', [x, cube]), graph.float(Math.sqrt(2 / Math.PI))]);
+    const share = graph.op('Add', [graph.op('Tanh', [inner]), graph.float(1)]);
+    return graph.op('Mul', [graph.op('Mul', [x, share]), graph.float(0.5)]);
+  }
+
+  /** Sines and cosines of all positions: [batch, 1, sequence, pairs]. */
+  #turns({ usual, long, factor }: Frequencies, positions: Value): Turns {
+    const { graph } = this;
+    let angles = graph.floats(usual);
+    if (long !== undefined) {
+      const last = graph.op('ReduceMax', [positions], { keepdims: 0 });
+      const isLong = graph.op('GreaterOrEqual', [last, graph.int(long.original)]);
+      angles = graph.op('Where', [isLong, graph.floats(long.angles), angles]);
+    }
+    const at = graph.op('Unsqueeze', [graph.cast(positions, 'F32'), graph.ints([1, 3])]);
+    const turned = graph.op('Mul', [at, angles]);
+    return { cos: this.#times(graph.op('Cos', [turned]), factor), sin: this.#times(graph.op('Sin', [turned]), factor) };
+  }
+
+  /** Turns the first elements of each head: element i with element i + n/2. */
+  #rotate(x: Value, { cos, sin }: Turns): Value {
+    const { graph } = this;
+    const [half, rest] = [this.#rotated / 2, this.#head - this.#rotated];
+    const [a, b, ...others] = graph.split(x, [half, half, ...(rest > 0 ? [rest] : [])]) as [Value, Value];
+    const first = graph.op('Sub', [graph.op('Mul', [a, cos]), graph.op('Mul', [b, sin])]);
+    const second = graph.op('Add', [graph.op('Mul', [b, cos]), graph.op('Mul', [a, sin])]);
+    return graph.op('Concat', [first, second, ...others], { axis: -1 });
+  }
+
+  /** Values of a product as heads: [batch, heads, sequence, head]. */
+  #asHeads(x: Value, heads: number, norm: string): Value {
+    const { graph } = this;
+    const { headNorms } = this.#facts;
+    const normed = headNorms === 'all' && norm !== '' ? this.#norm(x, norm, heads * this.#head) : x;
+    const split = graph.op('Reshape', [normed, graph.ints([0, 0, heads, this.#head])]);
+    const each = headNorms === 'each' && norm !== '' ? this.#norm(split, norm, this.#head) : split;
+    return graph.op('Transpose', [each], { perm: [0, 2, 1, 3] });
+  }
+
+  #attention(x: Value, layer: number, turns: Turns | undefined, mask: Value, total: Value): Value {
+    const { graph } = this;
+    const [name, heads, keyHeads, head] = [`model.layers.${layer}.self_attn`, this.#heads, this.#keyHeads, this.#head];
+    const sizes = [heads * head, keyHeads * head, keyHeads * head] as const;
+    const [q, k, v] = (
+      this.#facts.isFused === true
+        ? graph.split(this.#linear(x, `${name}.qkv_proj`, this.#hidden, (heads + 2 * keyHeads) * head), sizes)
+        : (['q', 'k', 'v'] as const).map((one, i) =>
+            this.#linear(x, `${name}.${one}_proj`, this.#hidden, sizes[i] as number),
+          )
+    ) as [Value, Value, Value];
+    const [queries, key] = [
+      this.#asHeads(q, heads, `${name}.q_norm`),
+      this.#asHeads(k, keyHeads, `${name}.k_norm`),
+    ].map((one) => (turns === undefined ? one : this.#rotate(one, turns))) as [Value, Value];
+    const value = this.#asHeads(v, keyHeads, '');
+    // Put the cache in front.
+    const [keys, values] = (
+      [
+        ['key', key],
+        ['value', value],
+      ] as const
+    ).map(([kind, now]) => {
+      const past = graph.input(`past_key_values.${layer}.${kind}`, 'F32', [
+        'batch_size',
+        keyHeads,
+        'past_sequence_length',
+        head,
+      ]);
+      const all = graph.op('Concat', [past, now], { axis: 2 });
+      graph.output(`present.${layer}.${kind}`, 'F32', ['batch_size', keyHeads, 'total_sequence_length', head], all);
+      return all;
+    }) as [Value, Value];
+    // Heads of queries that share keys lie one below the other in one matrix.
+    const isShared = heads !== keyHeads;
+    const grouped = (some: Value, last: Value) =>
+      isShared
+        ? graph.op('Reshape', [some, graph.op('Concat', [graph.ints([0, keyHeads, -1]), last], { axis: 0 })])
+        : some;
+    const apart = (some: Value, last: Value) =>
+      isShared
+        ? graph.op('Reshape', [some, graph.op('Concat', [graph.ints([0, heads, -1]), last], { axis: 0 })])
+        : some;
+    const products = graph.op('MatMul', [
+      grouped(this.#times(queries, this.#scale), graph.ints([head])),
+      graph.op('Transpose', [keys], { perm: [0, 1, 3, 2] }),
+    ]);
+    const scores = this.#capped(apart(products, total), this.#attentionCap);
+    const shares = graph.op('Softmax', [graph.op('Add', [scores, mask])], { axis: -1 });
+    const mixed = apart(graph.op('MatMul', [grouped(shares, total), values]), graph.ints([head]));
+    const rows = graph.op('Transpose', [mixed], { perm: [0, 2, 1, 3] });
+    const joined = graph.op('Reshape', [rows, graph.ints([0, 0, heads * head])]);
+    return this.#linear(joined, `${name}.o_proj`, heads * head, this.#hidden);
+  }
+
+  #grow(x: Value, layer: number): Value {
+    const { graph } = this;
+    const [name, hidden, inner] = [`model.layers.${layer}.mlp`, this.#hidden, this.#feedForward];
+    const [gate, up] = (
+      this.#facts.isFused === true
+        ? graph.split(this.#linear(x, `${name}.gate_up_proj`, hidden, 2 * inner), [inner, inner])
+        : ['gate', 'up'].map((one) => this.#linear(x, `${name}.${one}_proj`, hidden, inner))
+    ) as [Value, Value];
+    return this.#linear(graph.op('Mul', [this.#activation(gate), up]), `${name}.down_proj`, inner, hidden);
+  }
+
+  /** Adds what a part of a layer makes of the states, with its norms. */
+  #around(x: Value, layer: number, names: readonly [before: string, behind: string], make: (x: Value) => Value): Value {
+    const { norms } = this.#facts;
+    const [before, behind] = names.map((name) => `model.layers.${layer}.${name}`) as [string, string];
+    const made = make(norms === 'behind' ? x : this.#norm(x, before));
+    const added = norms === undefined ? made : this.#norm(made, behind);
+    return this.graph.op('Add', [x, this.#times(added, this.#residual)]);
+  }
+
+  write(): GraphWriter {
+    const { graph } = this;
+    const config = this.#config;
+    const { isGemma = false, norms, scaling } = this.#facts;
+    const windows = windowsOf(config, this.#facts, this.#layers);
+    const rotaries = rotariesOf(config, this.#facts, this.#layers);
+    const vocabulary = config.whole('vocab_size');
+    // The mask: a query sees the tokens up to its own, within the window, that are no padding.
+    const batch = ['batch_size', 'sequence_length'] as const;
+    const ids = graph.input('input_ids', 'I64', batch);
+    const attentionMask = graph.input('attention_mask', 'I64', ['batch_size', 'total_sequence_length']);
+    const positions = graph.input('position_ids', 'I64', batch);
+    graph.scope = '/model';
+    const sizeOf = (value: Value) => graph.op('Shape', [value], { start: 1, end: 2 });
+    const total = sizeOf(attentionMask);
+    const [end, count] = [total, sizeOf(ids)].map((one) => graph.op('Squeeze', [one, graph.ints([0])])) as [
+      Value,
+      Value,
+    ];
+    const columns = graph.op('Range', [graph.int(0), end, graph.int(1)]);
+    const own = graph.op('Range', [graph.op('Sub', [end, count]), end, graph.int(1)]);
+    const rows = graph.op('Unsqueeze', [own, graph.ints([1])]);
+    const isWord = graph.op('Unsqueeze', [graph.cast(attentionMask, 'BOOL'), graph.ints([1, 2])]);
+    const isBefore = graph.op('And', [graph.op('LessOrEqual', [columns, rows]), isWord]);
+    const masks = new Map<number | undefined, Value>();
+    for (const window of new Set(windows)) {
+      const isNear = (size: number) => graph.op('Greater', [columns, graph.op('Sub', [rows, graph.int(size)])]);
+      const sees = window === undefined ? isBefore : graph.op('And', [isBefore, isNear(window)]);
+      masks.set(window, graph.op('Where', [sees, graph.float(0), graph.float(-10000)]));
+    }
+    // Sines and cosines. Layers with a window may have frequencies of their own.
+    const theta = this.#rope.theta ?? 10000;
+    const local = isGemma ? this.#rope.localTheta : undefined;
+    const shape = { theta, rotated: this.#rotated, kinds: scaling };
+    const all = rotaries.includes(true) ? this.#turns(frequenciesOf(this.#rope, config, shape), positions) : undefined;
+    const near =
+      local === undefined
+        ? all
+        : this.#turns(frequenciesOf({ ...this.#rope, type: undefined }, config, { ...shape, theta: local }), positions);
+    // The layers.
+    const table = graph.weight('model.embed_tokens.weight', [vocabulary, this.#hidden]);
+    const factor = this.#factor('embedding_multiplier') ?? (isGemma ? Math.sqrt(this.#hidden) : 1);
+    let x = this.#times(graph.op('Gather', [table, ids]), factor);
+    const second = norms === 'around' ? 'pre_feedforward_layernorm' : 'post_attention_layernorm';
+    for (let i = 0; i < this.#layers; i++) {
+      const window = windows[i];
+      graph.scope = `/model/layers.${i}/self_attn`;
+      const turns = rotaries[i] ? (window === undefined ? all : near) : undefined;
+      const mask = masks.get(window) as Value;
+      x = this.#around(x, i, ['input_layernorm', 'post_attention_layernorm'], (states) =>
+        this.#attention(states, i, turns, mask, total),
+      );
+      graph.scope = `/model/layers.${i}/mlp`;
+      x = this.#around(x, i, [second, 'post_feedforward_layernorm'], (states) => this.#grow(states, i));
+    }
+    graph.scope = '/model';
+    const states = this.#norm(x, 'model.norm');
+    graph.scope = '/lm_head';
+    const isTied = config.maybeFlag('tie_word_embeddings') === true || !this.#has('lm_head.weight');
+    const logits = this.#linear(states, isTied ? 'model.embed_tokens' : 'lm_head', this.#hidden, vocabulary);
+    const divided = this.#times(logits, 1 / (this.#factor('logits_scaling') ?? 1));
+    const cap = isGemma ? config.maybePositive('final_logit_softcapping') : undefined;
+    graph.output('logits', 'F32', [...batch, vocabulary], this.#capped(divided, cap));
+    return graph;
+  }
+}
+
+/**
+ * Writes the graph of a decoder.
+ * @param has true for names of tensors that the folder has
+ * @throws ScalepointError `UNKNOWN_FORMAT` for settings that the graph does not compute, `BAD_FILE`
+ */
+export function decoderGraph(config: Config, facts: DecoderGraph, has: (name: string) => boolean): GraphWriter {
+  return new DecoderWriter(config, facts, has).write();
+}
+
+/** Keys of config.json from which transformers.js takes the sizes of caches. */
+export function cacheKeys(config: Config): Json {
+  const heads = config.whole('num_attention_heads');
+  return {
+    num_hidden_layers: config.whole('num_hidden_layers'),
+    num_attention_heads: heads,
+    num_key_value_heads: config.whole('num_key_value_heads', heads),
+    head_dim: config.maybeWhole('head_dim') ?? config.whole('hidden_size') / heads,
+  };
+}

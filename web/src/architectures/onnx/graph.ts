@@ -1,0 +1,155 @@
+/** Writes graphs of ONNX: nodes in order, small constants, and weights, whose elements a folder holds. */
+import type { Int64 } from '../../formats/files/protobuf.js';
+import {
+  type AttributeValue,
+  bytesPiece,
+  encodedSizeOf,
+  externalPieces,
+  int64Piece,
+  integerField,
+  type MessagePiece,
+  nodePieces,
+  piecesField,
+  tensorPieces,
+  textField,
+  valuePieces,
+} from '../../formats/onnx/file/encode.js';
+import { graphField, modelField, onnxTypeNumber, tensorField } from '../../formats/onnx/file/proto.js';
+
+/** Name of a value of the graph. */
+export type Value = string;
+
+/** Dimensions of an input or output. Those without a fixed size have names. */
+type Dimensions = readonly (number | string)[];
+
+/** Versions that all runtimes of transformers.js 3 and 4 load. */
+const [opset, irVersion] = [21, 10];
+
+/** Number of ONNX for a type, in the spelling of safetensors. */
+export const typeNumber = onnxTypeNumber;
+
+export class GraphWriter {
+  readonly #nodes: MessagePiece[] = [];
+  readonly #tensors: MessagePiece[] = [];
+  readonly #values: MessagePiece[] = [];
+  readonly #names = new Map<string, number>();
+  readonly #constants = new Map<string, Value>();
+  readonly #weights = new Map<string, readonly number[]>();
+  /** Beginning of the names of nodes, such as `/model/layers.0`. */
+  scope = '';
+
+  /** Adds an input. */
+  input(name: string, type: string, dimensions: Dimensions): Value {
+    this.#values.push(...piecesField(graphField.input, valuePieces(name, typeNumber(type), dimensions)));
+    return name;
+  }
+
+  /** Adds an output: a value under a name of its own. */
+  output(name: string, type: string, dimensions: Dimensions, value: Value): void {
+    this.#add('Identity', [value], [name]);
+    this.#values.push(...piecesField(graphField.output, valuePieces(name, typeNumber(type), dimensions)));
+  }
+
+  #fresh(opType: string): string {
+    const wanted = `${this.scope}/${opType}`;
+    const count = this.#names.get(wanted) ?? 0;
+    this.#names.set(wanted, count + 1);
+    return count === 0 ? wanted : `${wanted}_${count}`;
+  }
+
+  #add(opType: string, inputs: readonly Value[], outputs: readonly Value[], attributes: Attributes = {}): void {
+    const name = outputs.length === 1 && outputs[0]?.startsWith('/') ? (outputs[0] as string) : this.#fresh(opType);
+    this.#nodes.push(...nodePieces({ opType, name, inputs, outputs, attributes }, graphField.node));
+  }
+
+  /** Adds a node of ai.onnx with one output. */
+  op(opType: string, inputs: readonly Value[], attributes: Attributes = {}): Value {
+    const output = this.#fresh(opType);
+    this.#add(opType, inputs, [output], attributes);
+    return output;
+  }
+
+  /** Cuts a value into parts of these sizes along its last axis. */
+  split(value: Value, sizes: readonly number[]): readonly Value[] {
+    const outputs = sizes.map(() => this.#fresh('Split'));
+    this.#add('Split', [value, this.ints(sizes)], outputs, { axis: -1 });
+    return outputs;
+  }
+
+  cast(value: Value, type: string): Value {
+    return this.op('Cast', [value], { to: typeNumber(type) });
+  }
+
+  /** A vector of int64. Equal ones are one constant. */
+  ints(values: readonly Int64[]): Value {
+    return this.#constant(`ints ${values}`, 'I64', [values.length], int64Piece(values));
+  }
+
+  /** An int64 without dimensions. */
+  int(value: Int64): Value {
+    return this.#constant(`int ${value}`, 'I64', [], int64Piece([value]));
+  }
+
+  /** A float32 without dimensions. */
+  float(value: number): Value {
+    return this.floats([value], []);
+  }
+
+  /** A constant of float32. */
+  floats(values: readonly number[], shape: readonly number[] = [values.length]): Value {
+    const bytes = new Uint8Array(Float32Array.from(values).buffer);
+    return this.#constant(`floats ${shape} of ${values}`, 'F32', shape, { bytes });
+  }
+
+  #constant(key: string, type: string, shape: readonly number[], data: MessagePiece): Value {
+    const known = this.#constants.get(key);
+    if (known !== undefined) return known;
+    const name = `constant_${this.#constants.size}`;
+    this.#constants.set(key, name);
+    this.#tensors.push(
+      ...piecesField(graphField.initializer, tensorPieces({ name, type: typeNumber(type), shape, data })),
+    );
+    return name;
+  }
+
+  /** A weight of the folder as float32. */
+  weight(name: string, shape: readonly number[]): Value {
+    if (this.#weights.has(name)) return name;
+    this.#weights.set(name, shape);
+    // The place of the elements is not read. A result writes them anew.
+    const head = [
+      ...shape.flatMap((size) => [...integerField(tensorField.dims, size)]),
+      ...integerField(tensorField.type, typeNumber('F32')),
+      ...textField(tensorField.name, name),
+    ];
+    const pieces = [bytesPiece(head), ...externalPieces({ location: 'weights', offset: 0, length: 0 })];
+    this.#tensors.push(...piecesField(graphField.initializer, pieces));
+    return name;
+  }
+
+  /** The weights that nodes read, by name, with their shapes. */
+  get weights(): ReadonlyMap<string, readonly number[]> {
+    return this.#weights;
+  }
+
+  /** The bytes of the model. */
+  bytes(): Uint8Array<ArrayBuffer> {
+    const graph = [...this.#nodes, bytesPiece(textField(2, 'graph')), ...this.#tensors, ...this.#values];
+    const pieces = [
+      bytesPiece(integerField(modelField.irVersion, irVersion)),
+      bytesPiece(textField(modelField.producer, 'scalepoint')),
+      ...piecesField(modelField.graph, graph),
+      ...piecesField(modelField.opsetImport, [bytesPiece(integerField(2, opset))]),
+    ];
+    const all = new Uint8Array(encodedSizeOf(pieces));
+    let at = 0;
+    for (const piece of pieces) {
+      if (!('bytes' in piece)) throw new Error('a graph is made of known bytes');
+      all.set(piece.bytes, at);
+      at += piece.bytes.length;
+    }
+    return all;
+  }
+}
+
+type Attributes = Readonly<Record<string, AttributeValue>>;
