@@ -1,5 +1,6 @@
 /** Converts a folder of a language model to a folder for transformers.js: writes its graph, and takes its weights. */
 import { ScalepointError } from '../../core/errors.js';
+import { type Note, noteOf } from '../../core/note.js';
 import { largestCount } from '../../formats/codecs/elements.js';
 import { quoted, quotedNames } from '../../formats/files/bytes.js';
 import { badTensor } from '../../formats/files/errors.js';
@@ -18,10 +19,22 @@ import { Config } from '../huggingface/config.js';
 import { incomplete, unsupported } from '../huggingface/errors.js';
 import { arrayMember, type Json, objectMember, parseObject } from '../huggingface/json.js';
 import { cacheKeys, decoderGraph } from './decoder.js';
+import { encoderGraph } from './encoder.js';
 import { onnxFamilies } from './families.js';
 
 /** Tensors that folders may have and graphs compute. */
 const unused = /\.rotary_emb\.inv_freq$|\.position_ids$/;
+
+/** Names of tensors of heads of encoders. */
+const headNames =
+  /(^|\.)pooler\.|^(cls|classifier|pre_classifier|qa_outputs|lm_head|vocab_\w+|generator_\w+|discriminator_\w+|head|decoder)\./;
+
+/** The note about heads that the graph leaves out. */
+function headNotes(names: readonly string[], architecture: string): Note[] {
+  if (names.length === 0) return [];
+  const text = `left out, as ${architecture} does not compute them: ${quotedNames(names)}`;
+  return [noteOf('headsLeftOut', { tensors: names }, text)];
+}
 
 /** Files that are copied, beside config.json. */
 const copiedFiles: readonly string[] = [
@@ -91,10 +104,16 @@ export async function convertOnnx(
     return unsupported('config.json', `no graph is known for the architecture ${name}; graphs are known for ${known}`);
   }
   const tensors = await tensorsAsFloats(model, requantize);
-  const names = new Set(tensors.map(({ name }) => name));
-  const graph = decoderGraph(config, facts, (name) => names.has(name));
+  const shapes = new Map(tensors.map(({ name, shape }) => [name, shape]));
+  const isDecoder = facts.kind === 'decoder';
+  const graph = isDecoder
+    ? decoderGraph(config, facts, shapes)
+    : encoderGraph(config, facts, shapes, architecture as string);
   const isTied = !graph.weights.has('lm_head.weight');
-  const isLeftOut = (name: string) => unused.test(name) || (isTied && name === 'lm_head.weight');
+  // Heads of other tasks, and the second copy of a table.
+  const heads = tensors.filter(({ name }) => !isDecoder && headNames.test(name) && !graph.weights.has(name));
+  const isLeftOut = (name: string) =>
+    unused.test(name) || (isDecoder ? isTied && name === 'lm_head.weight' : headNames.test(name));
   const made = await openMade(graph.bytes(), weightsFor(graph.weights, tensors, isLeftOut), model);
   // Constants of the graph are read from a file behind those of the folder.
   Object.assign(model, { files: made.files });
@@ -127,7 +146,7 @@ export async function convertOnnx(
       };
       const own: Json = {
         model_type: facts.modelType,
-        ...cacheKeys(config),
+        ...(isDecoder ? cacheKeys(config) : {}),
         ...stated,
         'transformers.js_config': settings,
       };
@@ -137,7 +156,14 @@ export async function convertOnnx(
         ...plan,
         format: 'onnx-folder',
         files: [first, ...others, textFile('config.json', text), ...files],
-        notes: [...sourceNotes(tensors), ...plan.notes],
+        notes: [
+          ...sourceNotes(tensors),
+          ...headNotes(
+            heads.map(({ name }) => name),
+            architecture as string,
+          ),
+          ...plan.notes,
+        ],
         sidecars: [],
       };
     },

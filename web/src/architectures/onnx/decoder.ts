@@ -8,7 +8,8 @@ import { type Config, type Rope, readRope } from '../huggingface/config.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
 import type { Json } from '../huggingface/json.js';
 import { setting } from '../huggingface/rope.js';
-import { GraphWriter, type Value } from './graph.js';
+import type { GraphWriter, Value } from './graph.js';
+import { functionNamed, Parts, type Shapes, type Turns } from './parts.js';
 import { type Frequencies, frequenciesOf } from './rope.js';
 
 const file = 'config.json';
@@ -38,15 +39,6 @@ export interface DecoderGraph {
   readonly hasFactors?: true;
   /** Values of keys that the graph computes. */
   readonly only?: Readonly<Record<string, readonly unknown[]>>;
-}
-
-/** True for GELU, false for SiLU. */
-function isGelu(config: Config, otherwise: boolean): boolean {
-  const name = config.get('hidden_activation') ?? config.get('hidden_act');
-  if (name === undefined) return otherwise;
-  const kinds: Readonly<Record<string, boolean>> = { silu: false, swish: false, gelu_pytorch_tanh: true };
-  const known = typeof name === 'string' && Object.hasOwn(kinds, name) ? kinds[name] : undefined;
-  return known ?? unsupported(file, `hidden_act is ${show(name)}; it can be silu or gelu_pytorch_tanh`);
 }
 
 /** The window of each layer; undefined for layers that see all tokens. */
@@ -84,18 +76,10 @@ function rotariesOf(config: Config, facts: DecoderGraph, layers: number): readon
   return badFolderFile(file, `no_rope_layers has to be ${layers} zeros and ones, got ${show(list)}`);
 }
 
-/** Sines and cosines of a kind of layer. */
-interface Turns {
-  readonly cos: Value;
-  readonly sin: Value;
-}
-
 /** Writes the graph of a decoder, layer by layer. */
-class DecoderWriter {
-  readonly graph = new GraphWriter();
+class DecoderWriter extends Parts {
   readonly #config: Config;
   readonly #facts: DecoderGraph;
-  readonly #has: (name: string) => boolean;
   readonly #rope: Rope;
   readonly #hidden: number;
   readonly #layers: number;
@@ -105,16 +89,16 @@ class DecoderWriter {
   readonly #feedForward: number;
   readonly #rotated: number;
   readonly #epsilon: number;
-  readonly #isGelu: boolean;
+  readonly #activation: (graph: GraphWriter, x: Value) => Value;
   /** Factor of the scores of attention. */
   readonly #scale: number;
   readonly #attentionCap: number | undefined;
   readonly #residual: number;
 
-  constructor(config: Config, facts: DecoderGraph, has: (name: string) => boolean) {
+  constructor(config: Config, facts: DecoderGraph, shapes: Shapes) {
+    super(shapes);
     this.#config = config;
     this.#facts = facts;
-    this.#has = has;
     this.#rope = readRope(config);
     for (const [name, values] of Object.entries(facts.only ?? {})) {
       const value = config.get(name);
@@ -142,7 +126,9 @@ class DecoderWriter {
         `the rotary embedding turns ${this.#rotated} of ${this.#head} elements of a head; they have to be pairs`,
       );
     this.#epsilon = config.positive('rms_norm_eps');
-    this.#isGelu = isGelu(config, facts.isGemma === true);
+    const usual = facts.isGemma === true ? 'gelu_pytorch_tanh' : 'silu';
+    const stated = facts.isGemma === true ? config.get('hidden_activation') : undefined;
+    this.#activation = functionNamed(stated ?? config.get('hidden_act') ?? usual);
     const scaled = facts.isGemma === true ? config.maybePositive('query_pre_attn_scalar') : undefined;
     this.#scale = this.#factor('attention_multiplier') ?? (scaled ?? this.#head) ** -0.5;
     this.#attentionCap = facts.isGemma === true ? config.maybePositive('attn_logit_softcapping') : undefined;
@@ -156,14 +142,6 @@ class DecoderWriter {
 
   #times(value: Value, factor: number): Value {
     return factor === 1 ? value : this.graph.op('Mul', [value, this.graph.float(factor)]);
-  }
-
-  /** A matrix product with a weight of the folder, which has a row for each output, and perhaps a bias. */
-  #linear(x: Value, name: string, inputs: number, outputs: number): Value {
-    const { graph } = this;
-    const weight = graph.op('Transpose', [graph.weight(`${name}.weight`, [outputs, inputs])], { perm: [1, 0] });
-    const product = graph.op('MatMul', [x, weight]);
-    return this.#has(`${name}.bias`) ? graph.op('Add', [product, graph.weight(`${name}.bias`, [outputs])]) : product;
   }
 
   /** A norm by the root of the mean square, over the last dimension. */
@@ -184,15 +162,6 @@ class DecoderWriter {
     return graph.op('Mul', [graph.op('Tanh', [graph.op('Div', [x, graph.float(cap)])]), graph.float(cap)]);
   }
 
-  #activation(x: Value): Value {
-    const { graph } = this;
-    if (!this.#isGelu) return graph.op('Mul', [x, graph.op('Sigmoid', [x])]);
-    const cube = graph.op('Mul', [graph.op('Mul', [graph.op('Mul', [x, x]), x]), graph.float(0.044715)]);
-    const inner = graph.op('Mul', [graph.op('Add', [x, cube]), graph.float(Math.sqrt(2 / Math.PI))]);
-    const share = graph.op('Add', [graph.op('Tanh', [inner]), graph.float(1)]);
-    return graph.op('Mul', [graph.op('Mul', [x, share]), graph.float(0.5)]);
-  }
-
   /** Sines and cosines of all positions: [batch, 1, sequence, pairs]. */
   #turns({ usual, long, factor }: Frequencies, positions: Value): Turns {
     const { graph } = this;
@@ -207,24 +176,12 @@ class DecoderWriter {
     return { cos: this.#times(graph.op('Cos', [turned]), factor), sin: this.#times(graph.op('Sin', [turned]), factor) };
   }
 
-  /** Turns the first elements of each head: element i with element i + n/2. */
-  #rotate(x: Value, { cos, sin }: Turns): Value {
-    const { graph } = this;
-    const [half, rest] = [this.#rotated / 2, this.#head - this.#rotated];
-    const [a, b, ...others] = graph.split(x, [half, half, ...(rest > 0 ? [rest] : [])]) as [Value, Value];
-    const first = graph.op('Sub', [graph.op('Mul', [a, cos]), graph.op('Mul', [b, sin])]);
-    const second = graph.op('Add', [graph.op('Mul', [b, cos]), graph.op('Mul', [a, sin])]);
-    return graph.op('Concat', [first, second, ...others], { axis: -1 });
-  }
-
   /** Values of a product as heads: [batch, heads, sequence, head]. */
   #asHeads(x: Value, heads: number, norm: string): Value {
-    const { graph } = this;
     const { headNorms } = this.#facts;
     const normed = headNorms === 'all' && norm !== '' ? this.#norm(x, norm, heads * this.#head) : x;
-    const split = graph.op('Reshape', [normed, graph.ints([0, 0, heads, this.#head])]);
-    const each = headNorms === 'each' && norm !== '' ? this.#norm(split, norm, this.#head) : split;
-    return graph.op('Transpose', [each], { perm: [0, 2, 1, 3] });
+    const all = this.heads(normed, heads, this.#head);
+    return headNorms === 'each' && norm !== '' ? this.#norm(all, norm, this.#head) : all;
   }
 
   #attention(x: Value, layer: number, turns: Turns | undefined, mask: Value, total: Value): Value {
@@ -233,15 +190,18 @@ class DecoderWriter {
     const sizes = [heads * head, keyHeads * head, keyHeads * head] as const;
     const [q, k, v] = (
       this.#facts.isFused === true
-        ? graph.split(this.#linear(x, `${name}.qkv_proj`, this.#hidden, (heads + 2 * keyHeads) * head), sizes)
+        ? graph.split(this.linear(x, `${name}.qkv_proj`, [this.#hidden, (heads + 2 * keyHeads) * head]), sizes)
         : (['q', 'k', 'v'] as const).map((one, i) =>
-            this.#linear(x, `${name}.${one}_proj`, this.#hidden, sizes[i] as number),
+            this.linear(x, `${name}.${one}_proj`, [this.#hidden, sizes[i] as number]),
           )
     ) as [Value, Value, Value];
     const [queries, key] = [
       this.#asHeads(q, heads, `${name}.q_norm`),
       this.#asHeads(k, keyHeads, `${name}.k_norm`),
-    ].map((one) => (turns === undefined ? one : this.#rotate(one, turns))) as [Value, Value];
+    ].map((one) => (turns === undefined ? one : this.rotated(one, turns, [this.#head, this.#rotated / 2]))) as [
+      Value,
+      Value,
+    ];
     const value = this.#asHeads(v, keyHeads, '');
     // Put the cache in front.
     const [keys, values] = (
@@ -277,9 +237,7 @@ class DecoderWriter {
     const scores = this.#capped(apart(products, total), this.#attentionCap);
     const shares = graph.op('Softmax', [graph.op('Add', [scores, mask])], { axis: -1 });
     const mixed = apart(graph.op('MatMul', [grouped(shares, total), values]), graph.ints([head]));
-    const rows = graph.op('Transpose', [mixed], { perm: [0, 2, 1, 3] });
-    const joined = graph.op('Reshape', [rows, graph.ints([0, 0, heads * head])]);
-    return this.#linear(joined, `${name}.o_proj`, heads * head, this.#hidden);
+    return this.linear(this.joined(mixed, heads * head), `${name}.o_proj`, [heads * head, this.#hidden]);
   }
 
   #grow(x: Value, layer: number): Value {
@@ -287,10 +245,10 @@ class DecoderWriter {
     const [name, hidden, inner] = [`model.layers.${layer}.mlp`, this.#hidden, this.#feedForward];
     const [gate, up] = (
       this.#facts.isFused === true
-        ? graph.split(this.#linear(x, `${name}.gate_up_proj`, hidden, 2 * inner), [inner, inner])
-        : ['gate', 'up'].map((one) => this.#linear(x, `${name}.${one}_proj`, hidden, inner))
+        ? graph.split(this.linear(x, `${name}.gate_up_proj`, [hidden, 2 * inner]), [inner, inner])
+        : ['gate', 'up'].map((one) => this.linear(x, `${name}.${one}_proj`, [hidden, inner]))
     ) as [Value, Value];
-    return this.#linear(graph.op('Mul', [this.#activation(gate), up]), `${name}.down_proj`, inner, hidden);
+    return this.linear(graph.op('Mul', [this.#activation(graph, gate), up]), `${name}.down_proj`, [inner, hidden]);
   }
 
   /** Adds what a part of a layer makes of the states, with its norms. */
@@ -315,12 +273,8 @@ class DecoderWriter {
     const attentionMask = graph.input('attention_mask', 'I64', ['batch_size', 'total_sequence_length']);
     const positions = graph.input('position_ids', 'I64', batch);
     graph.scope = '/model';
-    const sizeOf = (value: Value) => graph.op('Shape', [value], { start: 1, end: 2 });
-    const total = sizeOf(attentionMask);
-    const [end, count] = [total, sizeOf(ids)].map((one) => graph.op('Squeeze', [one, graph.ints([0])])) as [
-      Value,
-      Value,
-    ];
+    const [end, count] = [this.sizeAt(attentionMask, 1), this.sizeAt(ids, 1)];
+    const total = graph.op('Unsqueeze', [end, graph.ints([0])]);
     const columns = graph.op('Range', [graph.int(0), end, graph.int(1)]);
     const own = graph.op('Range', [graph.op('Sub', [end, count]), end, graph.int(1)]);
     const rows = graph.op('Unsqueeze', [own, graph.ints([1])]);
@@ -360,8 +314,8 @@ class DecoderWriter {
     graph.scope = '/model';
     const states = this.#norm(x, 'model.norm');
     graph.scope = '/lm_head';
-    const isTied = config.maybeFlag('tie_word_embeddings') === true || !this.#has('lm_head.weight');
-    const logits = this.#linear(states, isTied ? 'model.embed_tokens' : 'lm_head', this.#hidden, vocabulary);
+    const isTied = config.maybeFlag('tie_word_embeddings') === true || !this.has('lm_head.weight');
+    const logits = this.linear(states, isTied ? 'model.embed_tokens' : 'lm_head', [this.#hidden, vocabulary]);
     const divided = this.#times(logits, 1 / (this.#factor('logits_scaling') ?? 1));
     const cap = isGemma ? config.maybePositive('final_logit_softcapping') : undefined;
     graph.output('logits', 'F32', [...batch, vocabulary], this.#capped(divided, cap));
@@ -371,11 +325,11 @@ class DecoderWriter {
 
 /**
  * Writes the graph of a decoder.
- * @param has true for names of tensors that the folder has
+ * @param shapes of the tensors that the folder has
  * @throws ScalepointError `UNKNOWN_FORMAT` for settings that the graph does not compute, `BAD_FILE`
  */
-export function decoderGraph(config: Config, facts: DecoderGraph, has: (name: string) => boolean): GraphWriter {
-  return new DecoderWriter(config, facts, has).write();
+export function decoderGraph(config: Config, facts: DecoderGraph, shapes: Shapes): GraphWriter {
+  return new DecoderWriter(config, facts, shapes).write();
 }
 
 /** Keys of config.json from which transformers.js takes the sizes of caches. */
