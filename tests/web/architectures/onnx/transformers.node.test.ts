@@ -16,6 +16,7 @@ import {
   decoderWeights,
   plainTokenizer,
   tiny,
+  wordTokenizer,
 } from '../../support/tiny-huggingface.js';
 import { type FolderJson, makeFolder } from './runs.js';
 
@@ -61,7 +62,16 @@ const decoder = (architecture: string, more: object, options: object): readonly 
   decoderWeights(options),
   {
     'config.json': decoderConfig(architecture, { tie_word_embeddings: false, ...more }),
-    'tokenizer.json': plainTokenizer(),
+    'tokenizer.json': plainTokenizer({
+      decoder: {
+        type: 'Sequence',
+        decoders: [
+          { type: 'Replace', pattern: { String: '▁' }, content: ' ' },
+          { type: 'ByteFallback' },
+          { type: 'Fuse' },
+        ],
+      },
+    }),
     'tokenizer_config.json': { tokenizer_class: 'PreTrainedTokenizerFast', pad_token: '</s>', unk_token: '<unk>' },
     'generation_config.json': { pad_token_id: 2 },
   },
@@ -112,7 +122,9 @@ it('a decoder with 8 bits in blocks is found by its name', async () => {
 
 it.each(['fp32', 'fp16', 'q8', 'q4'] as const)('an encoder as %s gives vectors', async (dtype) => {
   if (!existsSync(entry)) return expect(howToInstall).toBe('');
-  const bert = [bertWeights(12), bertFiles(12), 'feature-extraction'] as const;
+  const decoder = { type: 'WordPiece', prefix: '##', cleanup: true };
+  const files = { ...bertFiles(12), 'tokenizer.json': wordTokenizer({ decoder, post_processor: null }) };
+  const bert = [bertWeights(12), files, 'feature-extraction'] as const;
   await withPipeline(bert, `onnx:${dtype}`, { dtype }, async (run) => {
     const result = (await run(['the cat sat on the mat.', 'cats'], { pooling: 'mean', normalize: true })) as {
       readonly dims: readonly number[];
