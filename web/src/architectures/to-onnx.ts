@@ -1,5 +1,5 @@
 /** safetensors to ONNX: folders of language models, for transformers.js. */
-import type { OnnxFolderChoices } from '../formats/onnx-folder/options.js';
+import type { OnnxChoices } from '../formats/onnx/options.js';
 import type { Converter } from './converter.js';
 
 export const toOnnx: Converter = {
@@ -16,6 +16,6 @@ export const toOnnx: Converter = {
 
   async convert(model, beside, choices) {
     const { convertOnnx } = await import('./onnx/convert.js');
-    return convertOnnx(model, beside, choices as OnnxFolderChoices);
+    return convertOnnx(model, beside, choices as OnnxChoices);
   },
 };

@@ -153,8 +153,9 @@ function presetText(): string {
 /** The targets of all formats, and rules. */
 function targetLines(): string[] {
   const lists = optionTables().flatMap(({ formats }) => {
-    const start = `      ${formats.map(({ files }) => files).join(', ')}`;
-    const names = wrapped((formats[0] as FormatInfo).targets.map(({ name }) => name).join(' '), 26);
+    const start = `      ${[...new Set(formats.map(({ files }) => files))].join(', ')}`;
+    const all = new Set(formats.flatMap(({ targets }) => targets.map(({ name }) => name)));
+    const names = wrapped([...all].join(' '), 26);
     if (start.length > 24) return [start, ...names];
     return [start.padEnd(26) + (names[0] as string).trimStart(), ...names.slice(1)];
   });
@@ -235,7 +236,7 @@ function quantizeHelp(all: boolean): Help {
   );
   return {
     usage,
-    about: start + makers.map(({ about }) => about).join(' '),
+    about: start + makers.flatMap(({ about }) => about || []).join(' '),
     flags: [
       ...targetLines(),
       ...explained(

@@ -3,8 +3,7 @@ import type { Format } from './format.js';
 import { ggufSignature } from './gguf/signature.js';
 import { mlcSignature } from './mlc/signature.js';
 import { npySignature } from './npy/signature.js';
-import { onnxSignature } from './onnx/signature.js';
-import { onnxFolderSignature } from './onnx-folder/signature.js';
+import { onnxFolderSignature, onnxSignature } from './onnx/signature.js';
 import { pytorchSignature } from './pytorch/signature.js';
 import { safetensorsSignature } from './safetensors/signature.js';
 

@@ -272,7 +272,7 @@ describe('logits in float32 are those of the definition', () => {
 describe('a folder of bfloat16', () => {
   const one = cases.find(({ name }) => name === 'Qwen 3')!;
 
-  it.each(coded)('as onnx:%s has the bytes that its float32 has as %s', async (to) => {
+  it.each(coded)('as onnx:%s has the bytes that its float32 has in that type', async (to) => {
     const floats = await makeFolder(weightsOf(one), filesOf(one), { to: 'onnx:fp32' }, 'BF16');
     const direct = await makeFolder(weightsOf(one), filesOf(one), { to: `onnx:${to}` }, 'BF16');
     const [file = ''] = [...direct.files.keys()].filter((name) => name.endsWith('.onnx'));

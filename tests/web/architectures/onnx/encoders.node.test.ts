@@ -503,7 +503,7 @@ describe('outputs in float32 are those of the definition', () => {
 describe('a folder of bfloat16', () => {
   const one = cases.find(({ architecture }) => architecture === 'BertForMaskedLM')!;
 
-  it.each(['fp16', 'q8', 'q4'] as const)('as onnx:%s has the bytes that its float32 has as %s', async (to) => {
+  it.each(['fp16', 'q8', 'q4'] as const)('as onnx:%s has the bytes that its float32 has in that type', async (to) => {
     const weights = one.weights().weights as Weights;
     const floats = await makeFolder(weights, filesOf(one), { to: 'onnx:fp32' }, 'BF16');
     const direct = await makeFolder(weights, filesOf(one), { to: `onnx:${to}` }, 'BF16');

@@ -8,8 +8,7 @@ import type { LogicalTensor, OpenModel, OutputFile } from '../../formats/format.
 import { openMade } from '../../formats/onnx/file/model.js';
 import type { OnnxChoices } from '../../formats/onnx/options.js';
 import { planWithFiles } from '../../formats/onnx/plan.js';
-import type { OnnxFolderChoices } from '../../formats/onnx-folder/options.js';
-import { dtypeFacts } from '../../formats/onnx-folder/targets.js';
+import { type FolderFacts, folderFacts } from '../../formats/onnx/targets.js';
 import { sourceNotes } from '../../formats/safetensors/layouts/registry.js';
 import { tensorsAsFloats } from '../../formats/safetensors/safetensors.js';
 import { dimensionsText } from '../carry-out.js';
@@ -88,7 +87,7 @@ function weightsFor(
 export async function convertOnnx(
   model: OpenModel,
   beside: Beside,
-  { to, requantize = false }: OnnxFolderChoices,
+  { to, requantize = false }: Omit<OnnxChoices, 'to'> & { readonly to: string },
 ): Promise<Converted | undefined> {
   const bytes = await beside.file('config.json');
   if (bytes === undefined) return undefined;
@@ -128,8 +127,8 @@ export async function convertOnnx(
     architecture: facts.modelType,
     tensors,
     async plan(choices, partsOf, readOptionFile) {
-      const { target, stem, dtype } = dtypeFacts(to);
-      const { requantize: _, ...rest } = choices as OnnxFolderChoices;
+      const { target, stem, dtype } = folderFacts(to) as FolderFacts;
+      const { requantize: _, ...rest } = choices as OnnxChoices;
       // Without codes every weight is kept, as float32.
       const asked = target === undefined ? { to: 'q8-blocks', rules: [{ match: /^/, keep: true }] } : { to: target };
       const name = `${stem}.onnx`;

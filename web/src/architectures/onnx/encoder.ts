@@ -62,6 +62,8 @@ export interface EncoderGraph {
     /** Factors of what `up` gives: a product of its own, or `half` for the second half of `up`. */
     readonly gate?: { readonly linear: string } | 'half';
   };
+  /** The function of the feed-forward part, if config.json does not name it. @defaultValue gelu */
+  readonly activation?: 'silu';
   /** True if norms are those of the inputs of attention and feed-forward part. The first layer may lack its first one. */
   readonly isPreNorm?: true;
   /** True if positions count words from the padding's id plus 1. */
@@ -134,7 +136,7 @@ class EncoderWriter extends Parts {
       badFolderFile(file, `vectors of ${this.#hidden} elements cannot be divided into ${this.#heads} heads`);
     this.#feedForward = config.whole(names.feedForward);
     this.#epsilon = config.positive(names.epsilon, 1e-12);
-    this.#activation = functionNamed(config.get(names.activation) ?? 'gelu', names.activation);
+    this.#activation = functionNamed(facts.activation ?? config.get(names.activation) ?? 'gelu', names.activation);
   }
 
   /** A product whose number of outputs is that of the tensor. */

@@ -204,7 +204,7 @@ const nomic: EncoderGraph = {
     layers: 'n_layer',
     heads: 'n_head',
     feedForward: 'n_inner',
-    activation: 'gate_activation',
+    activation: 'activation_function',
     epsilon: 'layer_norm_epsilon',
   },
   outside: { words: bertOutside.words, types: bertOutside.types, norm: 'emb_ln' },
@@ -219,6 +219,7 @@ const nomic: EncoderGraph = {
   },
   takesTypes: true,
   rotary: 'nomic',
+  activation: 'silu',
   heads: {},
   only: {
     activation_function: ['swiglu'],

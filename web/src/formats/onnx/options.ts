@@ -12,14 +12,16 @@ import {
   optionTable,
   type PlanChoices,
   type RangeOptions,
+  type RequantizeOptions,
   rangeEntry,
+  requantizeEntry,
   type StatisticsOptions,
   statisticsFile,
 } from '../options.js';
 import { configOption } from '../safetensors/options.js';
 import { hasStatisticsFile } from '../statistics.js';
 import { transformersSidecar } from './config.js';
-import { type OnnxTarget, onnxTargets, targets } from './targets.js';
+import { folderFacts, folderTargets, type OnnxTarget, onnxTargets, targets } from './targets.js';
 
 const blockSizes: readonly number[] = [16, 32, 64, 128, 256];
 
@@ -107,6 +109,7 @@ const entries = {
   ),
   ...importanceEntry,
   ...feedbackEntries,
+  ...requantizeEntry,
 };
 
 /** Options about files beside an ONNX result. */
@@ -119,7 +122,12 @@ const sidecarEntries = {
 };
 
 /** Options of an ONNX result. */
-export interface OnnxOptions extends StatisticsOptions, RangeOptions, NonFiniteOptions, OptionsOf<typeof entries> {}
+export interface OnnxOptions
+  extends StatisticsOptions,
+    RangeOptions,
+    NonFiniteOptions,
+    RequantizeOptions,
+    OptionsOf<typeof entries> {}
 
 /** Contents of files beside an ONNX result. */
 export interface OnnxSidecars extends OptionsOf<typeof sidecarEntries> {}
@@ -128,14 +136,19 @@ export type OnnxChoices = PlanChoices<OnnxOptions & OnnxSidecars, OnnxTarget>;
 
 /** Options that some targets lack. */
 const targetOptions = (Object.keys(entries) as (keyof typeof entries)[]).filter((name) =>
-  targets.some(({ options }) => options.includes(name)),
+  [...targets, ...folderTargets].some(({ options }) => options.includes(name)),
 );
 
-export const options = optionTable<OnnxOptions>('ONNX', { ...entries, ...sidecarEntries }, (choices) => {
+export const options = optionTable<OnnxOptions & OnnxSidecars>('ONNX', { ...entries, ...sidecarEntries }, (choices) => {
   const { to, range, zeroPoints, rules, ranges } = choices;
-  const target = targets.find(({ name }) => name === to);
-  const other = targetOptions.find((name) => choices[name] !== undefined && target?.options.includes(name) === false);
+  const folder = folderFacts(to);
+  const target = targets.find(({ name }) => name === (folder === undefined ? to : folder.target));
+  const taken = (folderTargets.find(({ name }) => name === to) ?? target)?.options;
+  const other = targetOptions.find((name) => choices[name] !== undefined && taken?.includes(name) === false);
   if (other !== undefined) throw rangeError(other, without('to', to), choices[other]);
+  // A folder has the config.json of the model, and float32 no other types.
+  if (folder !== undefined && choices.config !== undefined) throw rangeError('config', without('to', to));
+  if (folder !== undefined && target === undefined && rules !== undefined) throw rangeError('rules', without('to', to));
   // Check options against each other.
   checkStatistics(choices);
   if (zeroPoints === 'float' && target?.zeroPoints?.includes('float') !== true) {

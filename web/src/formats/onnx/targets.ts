@@ -219,3 +219,50 @@ export function targetNamed(name: string): TargetInfo {
   if (found === undefined) throw new Error(`unknown target ${name}`);
   return found;
 }
+
+// ------------------------------------------------------------------------------------------------------------------------ folders
+
+/** The dtypes of transformers.js, and `q8-blocks`, which it loads as fp32 from a file of another name. */
+const dtypes = {
+  fp32: 'float32',
+  fp16: 'float16',
+  q8: '8 bits, multiplied as integers',
+  int8: 'the same with a sign',
+  uint8: 'the same with zero points',
+  q4: '4 bits in blocks',
+  q4f16: 'q4, with everything else in float16',
+  bnb4: '4-bit floats (NF4) in blocks',
+  'q8-blocks': '8 bits in blocks, also on WebGPU',
+} as const satisfies Readonly<Partial<Record<OnnxTarget | 'fp32', string>>>;
+
+type Dtype = keyof typeof dtypes;
+
+/** A target of a folder for transformers.js. */
+export type OnnxFolderTarget = `onnx:${Dtype}`;
+
+/** Facts about the model that a target of folders makes. */
+export interface FolderFacts {
+  /** The target of ONNX files that makes it; undefined for float32. */
+  readonly target: OnnxTarget | undefined;
+  /** Name of its file without the extension. */
+  readonly stem: string;
+  /** The dtype with which transformers.js finds it under its stem. */
+  readonly dtype: string;
+}
+
+/**
+ * The facts of a target; undefined for targets of files. Reference: npm @huggingface/transformers 4.3.2, src/utils/dtypes.js.
+ */
+export function folderFacts(to: string): FolderFacts | undefined {
+  const [, name] = /^onnx:(.*)$/.exec(to) ?? [];
+  if (name === undefined || !Object.hasOwn(dtypes, name)) return undefined;
+  if (name === 'fp32') return { target: undefined, stem: 'model', dtype: name };
+  const { ending = name }: Row = targetNamed(name);
+  return { target: name as OnnxTarget, stem: `model_${ending}`, dtype: name === 'q8-blocks' ? 'fp32' : name };
+}
+
+/** Targets of folders. They have the options of the files that they make, and take quantized models. */
+export const folderTargets: readonly Target[] = Object.entries(dtypes).map(([name, about]) => {
+  const options = name === 'fp32' ? ['nonFinite', 'externalData'] : targetNamed(name).options;
+  return { name: `onnx:${name}`, about: `for transformers.js: ${about}`, options: [...options, 'requantize'] };
+});
