@@ -257,7 +257,7 @@ export function folderFacts(to: string): FolderFacts | undefined {
   const [, name] = /^onnx:(.*)$/.exec(to) ?? [];
   if (name === undefined || !Object.hasOwn(dtypes, name)) return undefined;
   if (name === 'fp32') return { target: undefined, stem: 'model', dtype: name };
-  const { ending = name }: Row = targetNamed(name);
+  const { ending = name }: { readonly ending?: string } = targetNamed(name);
   return { target: name as OnnxTarget, stem: `model_${ending}`, dtype: name === 'q8-blocks' ? 'fp32' : name };
 }
 
