@@ -359,6 +359,15 @@ export const pictures = {
         text: `${64 * workers} MiB`,
       })),
     ),
+  hub: () =>
+    lanes(
+      ['From the hub', 'On your device', 'To the hub'],
+      [
+        ['the list of files', 'plan', 'nothing'],
+        ['ranges of weights', 'quantize', 'nothing'],
+        ['license of the source', 'with --push', 'result and card'],
+      ],
+    ),
   search: peersPicture,
   'measured-errors': searchPicture,
   'measured-speed': speedPicture,

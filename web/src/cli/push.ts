@@ -67,7 +67,8 @@ function commandOf({ file, name, isPath, fileName }: Input, words: Words): strin
   );
   const texts = given.flatMap(([flag, word]) => {
     if (typeof word === 'boolean') return [`--${flag}`];
-    return [`--${flag}`, shellWord(flags[flag]?.value?.startsWith('FILE') ? basename(word) : word)];
+    const isPath = flags[flag]?.value?.startsWith('FILE') && !/^(hf|https?):/i.test(word);
+    return [`--${flag}`, shellWord(isPath ? basename(word) : word)];
   });
   const model = file instanceof HubFile ? file.address : isPath ? basename(name) : (fileName ?? 'FILE');
   return ['scalepoint', shellWord(model), ...texts].join(' ');

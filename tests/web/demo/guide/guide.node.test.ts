@@ -18,6 +18,7 @@ import * as onnx from '../../formats/onnx/encoder.js';
 import { sidecars } from '../../formats/onnx/transformer.js';
 import { howToInstall, modelFiles } from '../../formats/onnx/transformers.js';
 import { blocksIn, type CodeBlock, isProgram } from '../../support/examples.js';
+import { startHub, type TestHub } from '../../support/hub/hub.mjs';
 import { activationsOf, matrixFile } from '../../support/importance.js';
 import { pair, spellings } from '../../support/lora.js';
 import { safetensors, weights } from '../../support/models.js';
@@ -132,6 +133,24 @@ async function runBlocks(parts: readonly CodeBlock[]): Promise<string[][]> {
 
 describe('the code of the guide', () => {
   useFolder();
+
+  // The models and the account that the page about the hub names.
+  let hub: TestHub;
+  const variables = ['HF_ENDPOINT', 'HF_HOME', 'HF_TOKEN'] as const;
+  const before = variables.map((name) => [name, process.env[name]] as const);
+  beforeAll(async () => {
+    const files = { 'tiny-Q8_0.gguf': await gguf(), 'tiny-Q4_0.gguf': new Uint8Array(64) };
+    const repositories = { 'acme/tiny': { files: languageModel }, 'acme/tiny-GGUF': { files } };
+    hub = await startHub({ repositories, tokens: { hf_mine: { user: 'me' } } });
+    Object.assign(process.env, { HF_ENDPOINT: hub.endpoint, HF_HOME: '/nonexistent', HF_TOKEN: 'hf_mine' });
+  });
+  afterAll(async () => {
+    for (const [name, value] of before) {
+      if (value === undefined) delete process.env[name];
+      else process.env[name] = value;
+    }
+    await hub.close();
+  });
 
   it('is of a kind that is tested below', () => {
     expect([...new Set(blocks.map(({ language }) => language))].sort()).toEqual([
