@@ -54,6 +54,36 @@ describe('--push', () => {
     expect(card).not.toContain(path());
   });
 
+  it('takes a model of the hub to a repository of the hub: license, commit, and the files beside it', async () => {
+    const cardData = { license: 'mit', language: 'en' };
+    const secret = { files: languageModel(), private: true };
+    const hub = await start({
+      repositories: { 'acme/tiny': { files: languageModel(), cardData }, 'me/secret': secret },
+    });
+    const commit = hub.repositories.get('acme/tiny')?.branches.get('main');
+    const types = await run(['hf:acme/tiny', '--to', 'Q8_0,Q4_0', '--push', 'me/tiny-GGUF', '-q']);
+    expect([types.code, types.stderr]).toEqual([0, '']);
+    const found = hub.repositories.get('me/tiny-GGUF');
+    expect([found?.isPrivate, found?.commits.size]).toEqual([false, 2]);
+    const names = [...(found?.commitOf('main')?.files.keys() ?? [])];
+    expect(names.sort()).toEqual(['.gitattributes', 'README.md', 'tiny.Q4_0.gguf', 'tiny.Q8_0.gguf']);
+    const card = text(found?.bytes('README.md'));
+    expect(card).toContain('license: mit\nlanguage: en\nbase_model: acme/tiny\nbase_model_relation: quantized\n');
+    expect(card).toContain(`scalepoint hf:acme/tiny@${commit}/model.safetensors --to Q8_0,Q4_0\n`);
+    expect(card).toContain('ollama run hf.co/me/tiny-GGUF:Q4_0\n');
+
+    const folder = await run(['hf:me/secret', '--to', 'int8', '--push', 'me/secret-int8', '-q']);
+    expect([folder.code, folder.stderr]).toEqual([0, '']);
+    const made = hub.repositories.get('me/secret-int8');
+    expect(made?.isPrivate).toBe(true);
+    const files = [...(made?.commitOf('main')?.files.keys() ?? [])].filter((name) => name !== '.gitattributes');
+    expect(files.sort()).toEqual(['README.md', 'config.json', 'model.safetensors', 'tokenizer.json']);
+    const elsewhere = hub.requests.filter(
+      ({ origin, headers }) => origin !== 'hub' && headers.authorization?.includes(token),
+    );
+    expect(elsewhere).toEqual([]);
+  });
+
   it('fails before the work without a token, a right to write, or a name', async () => {
     const hub = await start({ repositories: { 'acme/other': { files: {} } } });
     await writeFiles(path('tiny'), languageModel());
