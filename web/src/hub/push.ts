@@ -46,6 +46,8 @@ export interface HubClient {
     { readonly event: string; readonly path?: string; readonly progress?: number; readonly state?: string },
     { readonly commit: { readonly oid: string; readonly url: string }; readonly pullRequestUrl?: string } | undefined
   >;
+  /** Hashes a large file in a page, and reports its progress. */
+  __internal_sha256?(content: Blob): AsyncGenerator<number, string>;
 }
 
 /** A file to push. */
@@ -118,11 +120,16 @@ async function hubClient(given: HubClient | undefined): Promise<HubClient> {
 }
 
 /** The size of a file, and its digest as the hub lists it: SHA-256 of a large file, SHA-1 of git for others. */
-async function digestOf(content: Blob | URL, isLarge: boolean): Promise<string | undefined> {
+async function digestOf(content: Blob | URL, isLarge: boolean, client: HubClient): Promise<string | undefined> {
   const [fs, crypto, urls] = [nodeModule('node:fs'), nodeModule('node:crypto'), nodeModule('node:url')];
   if (crypto === undefined || fs === undefined || urls === undefined) {
-    // A page hashes the file once, as it uploads it; the hub then finds that it has it.
-    if (isLarge || content instanceof URL) return undefined;
+    if (content instanceof URL) return undefined;
+    const large = isLarge ? client.__internal_sha256?.(content) : undefined;
+    for (let step = await large?.next(); step !== undefined; step = await large?.next()) {
+      if (step.done) return step.value;
+    }
+    // Without that function, the client hashes the file as it uploads it, and the hub then finds that it has it.
+    if (isLarge) return undefined;
     const bytes = new Uint8Array(await content.arrayBuffer());
     const head = new TextEncoder().encode(`blob ${bytes.length}\0`);
     const whole = await new Blob([head, bytes]).arrayBuffer();
@@ -284,7 +291,7 @@ export async function openPush(options: PushOptions): Promise<(files: readonly P
       const isSame =
         entry?.size === size &&
         entry.oid !== undefined &&
-        (await digestOf(content, entry.oid.length === 64)) === entry.oid;
+        (await digestOf(content, entry.oid.length === 64, client)) === entry.oid;
       if (isSame) unchanged.push(path);
       else changed.push(file);
       if (!isSame && entry !== undefined && files.includes(file)) replaced.push(path);
