@@ -1,6 +1,7 @@
-/** Inputs that are named as on the hub. The code that asks it is loaded with the first name. */
+/** Inputs that are named as on the hub, and results that go there. The code that asks it is loaded with the first name. */
 import type { FarFile } from '../formats/files/bytes.js';
 import { withAddress } from '../formats/files/open.js';
+import type { PushFile, PushOptions, PushResult } from '../hub/push.js';
 import type { HubOptions } from '../hub/settings.js';
 
 /**
@@ -32,4 +33,15 @@ export async function hubModel(
 ): Promise<FarFile> {
   const { openHubModel } = await import('./hub.js');
   return openHubModel(name, options);
+}
+
+/**
+ * Pushes files to a repository of the hub, in one commit, and makes the repository if it does not exist. Files that are there with the same bytes
+ * are not uploaded again, and those of somebody else are never replaced unless asked for. Needs the package @huggingface/hub.
+ * @example await pushModel([{ path: 'tiny-Q4_K_M.gguf', content: blob }], { repository: 'me/tiny-GGUF', token });
+ * @throws RangeError naming the option; ScalepointError `ACCESS`, `NOT_FOUND`, `EXISTS`, `CHANGED`, `RUNTIME`, `IO`
+ */
+export async function pushModel(files: readonly PushFile[], options: PushOptions): Promise<PushResult> {
+  const { openPush } = await import('../hub/push.js');
+  return (await openPush(options))(files);
 }

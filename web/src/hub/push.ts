@@ -371,13 +371,3 @@ export async function openPush(options: PushOptions): Promise<(files: readonly P
     }
   };
 }
-
-/**
- * Pushes files to a repository of the hub, in one commit, and makes the repository if it does not exist. Files that are there with the same bytes
- * are not uploaded again, and those of somebody else are never replaced unless asked for. Needs the package @huggingface/hub.
- * @example await pushModel([{ path: 'tiny-Q4_K_M.gguf', content: blob }], { repository: 'me/tiny-GGUF', token });
- * @throws RangeError naming the option; ScalepointError `ACCESS`, `NOT_FOUND`, `EXISTS`, `CHANGED`, `RUNTIME`, `IO`
- */
-export async function pushModel(files: readonly PushFile[], options: PushOptions): Promise<PushResult> {
-  return (await openPush(options))(files);
-}
