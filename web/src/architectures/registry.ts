@@ -1,4 +1,5 @@
 /** The conversions between formats. To add one, add a line here. */
+import type { KnownModels } from '../formats/known-models.js';
 import type { Converter } from './converter.js';
 import type { DiffusionReason } from './diffusion/detect.js';
 import { toGguf } from './to-gguf.js';
@@ -6,6 +7,9 @@ import { toMlc } from './to-mlc.js';
 import { toOnnx } from './to-onnx.js';
 
 export { isFileBeside } from './huggingface/files.js';
+
+/** Loads the facts that architectures state for layouts of other formats. */
+export const knownModels = async (): Promise<KnownModels> => (await import('./families/index.js')).knownModels;
 
 /** A reason to keep a tensor that only conversions have. */
 export type ConversionReason = DiffusionReason;

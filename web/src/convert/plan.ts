@@ -1,6 +1,6 @@
 /** Plans conversions from headers alone. */
 
-import type { ConversionReason } from '../architectures/registry.js';
+import { type ConversionReason, knownModels } from '../architectures/registry.js';
 import { ScalepointError } from '../core/errors.js';
 import { type Note, noteOf } from '../core/note.js';
 import { elementsOf } from '../formats/codecs/elements.js';
@@ -91,14 +91,14 @@ export async function planFor(opened: Opened, choices: PlanChoices, output?: str
     if (format.plan === undefined)
       throw new ScalepointError('UNKNOWN_FORMAT', `models of ${format.label} are quantized already`);
     // The names that statistics may have for tensors are those that conversions give them.
-    const namesInStatistics = async () => {
+    const weightNames = async () => {
       for (const other of makersFor(opened.format)) {
         const names = await other.converter?.weightNames?.(model, beside);
         if (names !== undefined) return names;
       }
       return new Map();
     };
-    plan = await format.plan(model, choices, partsOf, output, readOptionFile, namesInStatistics);
+    plan = await format.plan(model, choices, { partsOf, output, readOptionFile, weightNames, knownModels });
   } else {
     const converted = await converter.convert(model, beside, choices);
     const made = await converted?.plan(choices, partsOf, readOptionFile);

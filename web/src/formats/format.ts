@@ -7,6 +7,7 @@ import type { Note } from '../core/note.js';
 import type { CastType } from './codecs/cast.js';
 import type { Form, Part, Role, SetsCut } from './codecs/codec.js';
 import type { ByteSource, FileInput, OptionFile } from './files/bytes.js';
+import type { KnownModels } from './known-models.js';
 import type { OptionTable, PlanChoices } from './options.js';
 import type { Reason } from './reason.js';
 import type { ModelRuns, OutputJudge, OutputRunOptions, RunOptions, RunReport } from './run.js';
@@ -305,6 +306,18 @@ export interface FilePlan {
 /** Gives the parts of a tensor in a form. Passed to formats, so that they do not depend on the code of codecs. */
 export type PartsOf = (shape: readonly number[], form: Form) => readonly Part[];
 
+/** What the caller of a plan gives it besides model and choices. */
+export interface PlanContext {
+  readonly partsOf: PartsOf;
+  /** The name of the result without its folder, if it has one. */
+  readonly output: string | undefined;
+  readonly readOptionFile: ReadOptionFile;
+  /** Finds the names that statistics may have for tensors, besides their own. */
+  weightNames(): Promise<WeightNames>;
+  /** Loads the facts of known models. */
+  knownModels(): Promise<KnownModels>;
+}
+
 // -------------------------------------------------------------------------------------------------------------------- verifying
 
 /** An observation about a model. */
@@ -474,16 +487,11 @@ export interface Format<
   /**
    * Chooses a form for each tensor, and lays out the result. `choices` are valid. Undefined if models are read to inspect and compare them,
    * and no result is made of them.
-   * @param output the name of the result without its folder, if it has one
-   * @param weightNames names that statistics may have for tensors, besides their own
    */
   plan?(
     model: Model,
     choices: PlanChoices<Options & Sidecars, TargetName>,
-    partsOf: PartsOf,
-    output: string | undefined,
-    readOptionFile: ReadOptionFile,
-    weightNames: () => Promise<WeightNames>,
+    context: PlanContext,
   ): FilePlan | Promise<FilePlan>;
   /** Words, a few, for its own reasons to keep a tensor; undefined for other reasons. */
   reasonText?(reason: Reason): string | undefined;

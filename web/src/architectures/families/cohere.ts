@@ -54,6 +54,7 @@ const commandR: ModelClass = {
       },
     };
   },
+  mlx: { cohere: { head: 'tied' } },
 };
 
 const cohere2: ModelClass = {
@@ -88,6 +89,7 @@ const cohere2: ModelClass = {
       },
     };
   },
+  mlx: { cohere2: { head: 'tied' } },
 };
 
 export const cohereFamily: readonly ModelClass[] = [commandR, cohere2];

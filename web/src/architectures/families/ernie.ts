@@ -47,6 +47,7 @@ const ernie: ModelClass = {
       rename: (name) => name.replace('ernie.', 'model.'),
     },
   }),
+  mlx: { ernie4_5: {} },
 };
 
 const ernieMoe: ModelClass = {

@@ -46,6 +46,7 @@ const exaone4: ModelClass = {
       );
     return { keys: { ...keys, vocab_size: vocabulary } };
   },
+  mlx: { exaone4: {} },
 };
 
 export const exaoneFamily: readonly ModelClass[] = [exaone4];

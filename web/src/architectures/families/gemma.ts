@@ -109,6 +109,7 @@ const gemma: ModelClass = {
       libraries: [['gemma-2b-it', 'gemma_instruction', [2048, 16384, 18], [8, 1, 256], 256000, 10000, tiedFine]],
     },
   },
+  mlx: { gemma: { head: 'tied' } },
 };
 
 /** Fails if the scale of attention differs from llama.cpp's. Its largest models use another divisor. */
@@ -172,6 +173,7 @@ const gemma2: ModelClass = {
       ],
     },
   },
+  mlx: { gemma2: { head: 'tied' } },
 };
 
 const gemma3Table: TensorTable = {
@@ -202,6 +204,7 @@ const gemma3: ModelClass = {
       },
     };
   },
+  mlx: { gemma3_text: {} },
 };
 
 /** EmbeddingGemma: each token sees the others on both sides. Its embedding lacks the prefix of the model. */

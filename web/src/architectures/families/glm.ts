@@ -56,6 +56,7 @@ const glm4: ModelClass = {
       unsupported(file, `${rope.where}.mrope_section is set; the language models of GLM-4V are not supported`);
     return { keys: { 'rope.dimension_count': rotatedOf(draft, 0.5) } };
   },
+  mlx: { glm4: { head: 'own' } },
 };
 
 /** ChatGLM 3 and GLM-4-9B. */
@@ -155,6 +156,7 @@ const glm: ModelClass = {
     draft.config.only('head_dim', draft.sizes.head);
     return { keys: { 'rope.dimension_count': rotatedOf(draft, 0.5) } };
   },
+  mlx: { glm: {} },
 };
 
 /** Layers behind the last one, which predict further tokens. */

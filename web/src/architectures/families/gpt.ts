@@ -159,6 +159,15 @@ const gptneox: ModelClass = {
     const parallel = config.maybeFlag('use_parallel_residual') ?? true;
     return { keys: { 'rope.dimension_count': dimensions, use_parallel_residual: parallel } };
   },
+  mlx: {
+    gpt_neox: {
+      head: 'own',
+      embedding: 'model.embed_in',
+      output: 'model.embed_out',
+      unused: /\.attention\.(masked_)?bias$/,
+      rename: (name) => name.replace(/^gpt_neox\.layers\./, 'model.h.').replace(/^(gpt_neox\.)?(?!model\.)/, 'model.'),
+    },
+  },
 };
 
 const falconDefaults = { layer_norm_epsilon: 1e-5, max_position_embeddings: 2048, rope_theta: 10000 };
@@ -253,6 +262,7 @@ const starcoder2: ModelClass = {
     checkWindow(draft);
     return {};
   },
+  mlx: { starcoder2: {} },
 };
 
 /** Norms of queries and keys of each head, a tensor each. */
@@ -291,6 +301,7 @@ const stablelm: ModelClass = {
       },
     };
   },
+  mlx: { stablelm: { head: 'own' } },
 };
 
 // ----------------------------------------------------------------------------------------------------------------------- gpt-oss

@@ -36,6 +36,7 @@ const granite: ModelClass = {
   scaling: ['linear', 'yarn', 'llama3'],
   table: llamaTable,
   details: (draft) => ({ keys: graniteKeys(draft) }),
+  mlx: { granite: {} },
 };
 
 /** Experts. The gates and ups of all of them are one tensor. */

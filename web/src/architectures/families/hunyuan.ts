@@ -53,6 +53,7 @@ const hunyuanDense: ModelClass = {
       },
     };
   },
+  mlx: { hunyuan_v1_dense: { head: 'tied' } },
 };
 
 export const hunyuanFamily: readonly ModelClass[] = [hunyuanDense];

@@ -1,6 +1,7 @@
 /** The families of models. To add one, add its file here. */
 import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
+import type { KnownModels } from '../../formats/known-models.js';
 import { type Config, readRope } from '../huggingface/config.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
 import { type Json, member } from '../huggingface/json.js';
@@ -74,6 +75,9 @@ export function architectureFacts(architecture: string): Partial<ModelClass> {
 export const webllmFamilies: ReadonlyMap<string, WebllmFamily> = new Map(
   families.flatMap((one) => Object.entries(one.webllm ?? {})),
 );
+
+/** Models that mlx-lm loads, by the `model_type` of config.json. */
+export const knownModels: KnownModels = Object.assign({}, ...families.map(({ mlx }) => mlx));
 
 /** Architectures that are missing, with the reason and with advice. */
 const missing: readonly (readonly [names: RegExp, reason: string])[] = [

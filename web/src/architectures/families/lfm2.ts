@@ -63,6 +63,7 @@ const lfm2: ModelClass = {
       },
     };
   },
+  mlx: { lfm2: { head: 'tied' } },
 };
 
 export const lfmFamily: readonly ModelClass[] = [lfm2];

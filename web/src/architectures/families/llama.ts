@@ -114,6 +114,7 @@ const llama: ModelClass = {
       libraries: [['Mistral-7B-Instruct-v0.3', 'mistral_default', [4096, 14336, 32], [32, 8, 128], 32768, 1000000]],
     },
   },
+  mlx: { llama: {}, mistral: {} },
 };
 
 /** The text models of SmolVLM, Idefics 3 and VideoLLaMA 3. */
@@ -125,7 +126,6 @@ const textModel: ModelClass = {
     SmolVLMForConditionalGeneration: llamaDefaults,
   },
   table: { ...llamaTable, rename: (name) => name.replace('text_model.', '') },
-  webllm: undefined,
 };
 
 /** The text model of LLaVA, which may be of any family. */
@@ -138,7 +138,6 @@ const llava: ModelClass = {
       unsupported(file, `the text model of LLaVA is ${show(type)}; llama or mistral are supported`);
     return llama.details?.(draft) ?? {};
   },
-  webllm: undefined,
 };
 
 const mixtral: ModelClass = {
@@ -158,7 +157,11 @@ const mixtral: ModelClass = {
     const { keys, sizes } = readExperts(draft.config, 'num_local_experts');
     return { keys: { ...llamaKeys(draft), ...keys }, sizes };
   },
-  webllm: undefined,
+  mlx: {
+    mixtral: {
+      experts: { block: 'block_sparse_moe', projections: { w1: 'gate_proj', w2: 'down_proj', w3: 'up_proj' } },
+    },
+  },
 };
 
 const smollm3: ModelClass = {
@@ -179,7 +182,7 @@ const smollm3: ModelClass = {
     checkWindow(draft);
     return { keys: llamaKeys(draft) };
   },
-  webllm: undefined,
+  mlx: { smollm3: {} },
 };
 
 const mistral3Defaults = decoderDefaults([4096, 14336, 34], [32, 8], 262144, { rms_norm_eps: 1e-5, rope_theta: 1e6 });
@@ -204,7 +207,7 @@ const mistral3: ModelClass = {
     const more = { 'rope.scaling.yarn_log_multiplier': multiplier, 'attention.temperature_scale': scale };
     return { keys: { ...llamaKeys(draft), ...more } };
   },
-  webllm: undefined,
+  mlx: { ministral3: {} },
 };
 
 const llama4Defaults = decoderDefaults([5120, 8192, 48], [40, 8, 128], 131072, {

@@ -39,6 +39,7 @@ const nemotron: ModelClass = {
       },
     };
   },
+  mlx: { nemotron: {} },
 };
 
 export const nemotronFamily: readonly ModelClass[] = [nemotron];

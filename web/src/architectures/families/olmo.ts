@@ -61,6 +61,7 @@ const olmo2: ModelClass = {
   scaling: ['linear', 'yarn'],
   table: { layer: [...lateNorms, ...normedAttention, ...feedForward] },
   details: (draft) => ({ keys: threeOfFourWindows(draft) }),
+  mlx: { olmo2: {}, olmo3: {} },
 };
 
 const olmoe: ModelClass = {

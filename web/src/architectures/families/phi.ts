@@ -60,6 +60,7 @@ const phi2: ModelClass = {
       made: () => (hasBias ? [] : [{ ...bias, values: new Float32Array(vocabulary) }]),
     };
   },
+  mlx: { phi: { head: 'own' } },
 };
 
 /** Keys of Phi-3, and the factors of long contexts. */
@@ -135,6 +136,7 @@ const phi3: ModelClass = {
       ],
     },
   },
+  mlx: { phi3: {} },
 };
 
 /** A head that must not be missing. */
@@ -169,7 +171,6 @@ const phimoe: ModelClass = {
     noteOtherwise(draft, 'phimoe', text);
     return { keys: { ...keys, ...counts }, sizes, made };
   },
-  webllm: undefined,
 };
 
 export const phiFamily: readonly ModelClass[] = [phi2, phi3, phimoe];

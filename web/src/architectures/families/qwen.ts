@@ -96,6 +96,7 @@ const qwen2: ModelClass = {
       ],
     },
   },
+  mlx: { qwen2: {} },
 };
 
 const qwen3: ModelClass = {
@@ -128,6 +129,7 @@ const qwen3: ModelClass = {
       ],
     },
   },
+  mlx: { qwen3: {} },
 };
 
 // ------------------------------------------------------------------------------------------------------------------------ experts
@@ -152,6 +154,12 @@ function withSharedExpert({ config }: Draft, { keys, sizes }: ReturnType<typeof 
   };
 }
 
+/** Experts in mlx-lm. */
+const mlxExperts = {
+  block: 'mlp',
+  projections: { gate_proj: 'gate_proj', up_proj: 'up_proj', down_proj: 'down_proj' },
+};
+
 /** Experts with one that all tokens pass, whose share has a gate. */
 const mixture = (draft: Draft): Row[] => [
   ...qwenExperts(areStacked(draft)),
@@ -171,7 +179,7 @@ const qwen2moe: ModelClass = {
     const table = { layer: [...norms, ...qwen2Attention, ...mixture(draft)], rename: withPrefix };
     return { ...withSharedExpert(draft, qwenExpertCounts(draft)), table };
   },
-  webllm: undefined,
+  mlx: { qwen2_moe: { head: 'own', experts: mlxExperts } },
 };
 
 const qwen3moe: ModelClass = {
@@ -202,7 +210,7 @@ const qwen3moe: ModelClass = {
       table: { layer, rename: withPrefix },
     };
   },
-  webllm: undefined,
+  mlx: { qwen3_moe: { experts: mlxExperts, precise: '.mlp.gate' } },
 };
 
 // ------------------------------------------------------------------------------------------------------------- beside towers
@@ -226,7 +234,6 @@ const qwen2vl: ModelClass = {
   // llama.cpp reads a bias of the head of this architecture, and does not add it.
   table: { layer: qwen2Layer, rename: withPrefix },
   details: (draft) => ({ keys: visionKeys(draft, false) }),
-  webllm: undefined,
 };
 
 const qwen3vl: ModelClass = {
@@ -237,7 +244,6 @@ const qwen3vl: ModelClass = {
   writesPooling: undefined,
   scaling: ['mrope', 'linear', 'yarn'],
   details: (draft) => ({ keys: visionKeys(draft, true) }),
-  webllm: undefined,
 };
 
 /** Qwen3-VL with experts, which are stored with their inputs as rows. */

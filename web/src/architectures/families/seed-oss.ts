@@ -11,6 +11,7 @@ const seedOss: ModelClass = {
   only: { ...siluSettings, mlp_bias: [false] },
   scaling: ['linear', 'yarn'],
   table: { layer: [...normsBetween, ...withBias(attention, 'optional'), ...feedForward] },
+  mlx: { seed_oss: {} },
 };
 
 export const seedFamily: readonly ModelClass[] = [seedOss];

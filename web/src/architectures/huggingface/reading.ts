@@ -4,6 +4,7 @@
  */
 import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
+import type { KnownModels } from '../../formats/known-models.js';
 import type { Recipe } from '../recipe.js';
 import type { Traits } from '../traits.js';
 import type { WebllmFamily } from '../webllm/families.js';
@@ -117,8 +118,10 @@ export interface ModelClass extends TokenizerFacts {
   readonly ties?: false;
   readonly encoder?: EncoderTokenizer;
   readonly longEmbedding?: true;
-  /** Classes for which WebLLM has libraries, by their names in config.json. */
-  readonly webllm?: Readonly<Record<string, WebllmFamily>> | undefined;
+  /** Classes for which WebLLM has libraries, by their names in config.json. Classes that spread another one share its entries. */
+  readonly webllm?: Readonly<Record<string, WebllmFamily>>;
+  /** Models that mlx-lm loads, by the `model_type` of config.json, shared likewise. */
+  readonly mlx?: KnownModels;
   readonly details?: (draft: Draft) => Details;
   /** True if llama.cpp's converter writes the pooling of modules.json. */
   readonly writesPooling?: true | undefined;

@@ -137,7 +137,7 @@ export const gguf: Format<'gguf', GgufTarget, 'gguf', GgufOptions, object, GgufM
 
   tensors: async (model) => withScales(model.tensors),
 
-  async plan(model, choices, partsOf, _output, readOptionFile) {
+  async plan(model, choices, { partsOf, readOptionFile }) {
     const statistics = await readStatistics(choices, readOptionFile);
     return planGguf(model.header, choices, partsOf, undefined, statistics);
   },

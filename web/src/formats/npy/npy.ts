@@ -41,7 +41,7 @@ export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOpt
   tensors: async (model) => model.tensors.map(plainTensor),
 
   // An array is not a model: its name has no meaning, and it has no configuration.
-  plan: async (model, choices, partsOf) =>
+  plan: async (model, choices, { partsOf }) =>
     planSafetensors(model.tensors.map(plainTensor), choices, {
       metadata: {},
       partsOf,

@@ -55,7 +55,7 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, OnnxSidecars,
     return (await import('./graph/logical.js')).onnxLogicalTensors(model);
   },
 
-  async plan(model, choices, partsOf, output, readOptionFile) {
+  async plan(model, choices, { partsOf, output, readOptionFile }) {
     return (await import('./plan.js')).planWithFiles(model, choices, partsOf, output, readOptionFile);
   },
 

@@ -150,6 +150,7 @@ interface PlanSetting {
   readonly inputs?: { readonly statistics: Statistics; readonly names?: WeightNames | undefined };
   /** Objects in the JSON files beside the model that its layout reads. */
   readonly beside?: LayoutStart['beside'];
+  readonly known?: LayoutStart['known'];
   /** Makes the decisions of the layout, if it loads them. @defaultValue its `plan` */
   readonly planLayout?: PlanLayout | undefined;
 }
@@ -474,13 +475,13 @@ export function planSafetensors(
   choices: SafetensorsChoices,
   setting: PlanSetting,
 ): FilePlan {
-  const { metadata, isModel, output = `model${extension}`, inputs, beside = new Map() } = setting;
+  const { metadata, isModel, output = `model${extension}`, inputs, beside = new Map(), known = {} } = setting;
   const coded = layoutOfCodes(choices);
   if (!isModel && coded?.forKnownModels) {
     const message = `${choices.to} is for models that are known by names, not for a single array`;
     throw new ScalepointError('UNKNOWN_FORMAT', message);
   }
-  const start = { tensors, choices, codes: targetRows.get(choices.to)?.codes, isModel, beside };
+  const start = { tensors, choices, codes: targetRows.get(choices.to)?.codes, isModel, beside, known };
   const layout = setting.planLayout?.(start) ?? coded?.plan?.(start);
   const all = layout?.tensors ?? tensors;
   const decided = decideAll(all, choices, setting, layout);

@@ -299,20 +299,14 @@ type SafetensorsFormat = Format<
 >;
 
 /** Plans a result of an open model. */
-export const planStored: NonNullable<SafetensorsFormat['plan']> = async (
-  model,
-  choices,
-  partsOf,
-  output,
-  readOptionFile,
-  weightNames,
-) => {
+export const planStored: NonNullable<SafetensorsFormat['plan']> = async (model, choices, context) => {
+  const { partsOf, output, readOptionFile } = context;
   const { to, requantize = false } = choices;
   const tensors =
     to === 'copy' ? adaptedTensors(model, model.tensors.map(plainTensor)) : await tensorsAsFloats(model, requantize);
   const metadata = model.metadata as Readonly<Record<string, string>>;
   const statistics = await readStatistics(choices, readOptionFile);
-  const names = statistics.importance === undefined ? undefined : await weightNames();
+  const names = statistics.importance === undefined ? undefined : await context.weightNames();
   const layout = layoutOfCodes(choices);
   const beside = new Map<string, Fields>();
   for (const file of layout?.reads ?? []) {
@@ -326,6 +320,7 @@ export const planStored: NonNullable<SafetensorsFormat['plan']> = async (
     output,
     inputs: { statistics, names },
     beside,
+    known: layout?.forKnownModels ? await context.knownModels() : {},
     planLayout: await layout?.load?.(),
   });
 };

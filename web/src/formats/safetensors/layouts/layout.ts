@@ -24,6 +24,7 @@ import type {
   SourceTensor,
   Target,
 } from '../../format.js';
+import type { KnownModels } from '../../known-models.js';
 import type { PlanChoices } from '../../options.js';
 import type { Reason } from '../../reason.js';
 import { shardOptions } from '../../shards.js';
@@ -185,6 +186,8 @@ export interface LayoutStart {
   readonly isModel: boolean;
   /** The objects in those of the files beside the model that the layout `reads` and that are there. */
   readonly beside: ReadonlyMap<string, Fields>;
+  /** Known models, if the layout is for these alone; otherwise empty. */
+  readonly known: KnownModels;
 }
 
 /** Makes the decisions of a result. */

@@ -16,6 +16,7 @@ import { type MlxForm, type MlxWidth, mlxGroupSizes, mlxWidths } from '../../cod
 import { quoted, quotedNames } from '../../files/bytes.js';
 import { badTensor } from '../../files/errors.js';
 import type { Finding, LogicalTensor, SourceTensor } from '../../format.js';
+import type { KnownModels } from '../../known-models.js';
 import { ruleFor } from '../../options.js';
 import { rankReason, reasons } from '../../reason.js';
 import { keeperByName } from '../keep.js';
@@ -106,73 +107,6 @@ function mlxWeight(
 
 // ------------------------------------------------------------------------------------------------------------------------------- models
 
-/** Facts of a model. */
-interface Model {
-  /** 'tied': it has the weight of the embedding. 'own': it is a weight. 'either': config.json says which. */
-  readonly head: 'tied' | 'own' | 'either';
-  /** The module of a layer with experts, which are stacked, and names of their projections in mlx-lm. */
-  readonly experts?: { readonly block: string; readonly projections: Readonly<Record<string, string>> };
-  /** End of the names of modules with 8 bits in groups of 64. */
-  readonly precise?: string;
-  /** Names in mlx-lm, if they differ. */
-  readonly rename?: (name: string) => string;
-  /** Buffers that mlx-lm leaves out. */
-  readonly unused?: RegExp;
-  /** The embedding in mlx-lm. @defaultValue model.embed_tokens */
-  readonly embedding?: string;
-  /** The output layer in mlx-lm. @defaultValue lm_head */
-  readonly output?: string;
-}
-
-const either: Model = { head: 'either' };
-const tied: Model = { head: 'tied' };
-const untied: Model = { head: 'own' };
-
-const projections = { gate_proj: 'gate_proj', up_proj: 'up_proj', down_proj: 'down_proj' };
-
-/** By `model_type` of config.json. */
-const models: Readonly<Record<string, Model>> = {
-  llama: either,
-  mistral: either,
-  smollm3: either,
-  qwen2: either,
-  qwen3: either,
-  gemma: tied,
-  gemma2: tied,
-  gemma3_text: either,
-  phi: untied,
-  phi3: either,
-  starcoder2: either,
-  stablelm: untied,
-  cohere: tied,
-  cohere2: tied,
-  olmo2: either,
-  olmo3: either,
-  granite: either,
-  glm: either,
-  glm4: untied,
-  exaone4: either,
-  ernie4_5: either,
-  hunyuan_v1_dense: tied,
-  nemotron: either,
-  seed_oss: either,
-  ministral3: either,
-  lfm2: tied,
-  gpt_neox: {
-    head: 'own',
-    embedding: 'model.embed_in',
-    output: 'model.embed_out',
-    unused: /\.attention\.(masked_)?bias$/,
-    rename: (name) => name.replace(/^gpt_neox\.layers\./, 'model.h.').replace(/^(gpt_neox\.)?(?!model\.)/, 'model.'),
-  },
-  mixtral: {
-    head: 'either',
-    experts: { block: 'block_sparse_moe', projections: { w1: 'gate_proj', w2: 'down_proj', w3: 'up_proj' } },
-  },
-  qwen2_moe: { head: 'own', experts: { block: 'mlp', projections } },
-  qwen3_moe: { head: 'either', experts: { block: 'mlp', projections }, precise: '.mlp.gate' },
-};
-
 /** The weights of all experts as one tensor. */
 function stackedExperts(name: string, members: readonly LogicalTensor[]): LogicalTensor {
   const [first] = members;
@@ -212,36 +146,29 @@ interface MlxModel {
  * Arranges a model as mlx-lm loads it.
  * @throws ScalepointError `UNKNOWN_FORMAT` for a model that is not known, `BAD_FILE` for one that lacks a tensor
  */
-function arrangedModel(source: readonly LogicalTensor[], config: Fields | undefined): MlxModel {
+function arrangedModel(source: readonly LogicalTensor[], config: Fields | undefined, known: KnownModels): MlxModel {
   const refuse = (message: string): never => {
     throw new ScalepointError('UNKNOWN_FORMAT', message);
   };
   if (config === undefined)
     return refuse('MLX needs the config.json of the model beside it: give the folder of the model');
   const { model_type: type, tie_word_embeddings: stated } = config;
-  const known = typeof type === 'string' && Object.hasOwn(models, type) ? models[type] : undefined;
-  if (known === undefined) {
-    const list = Object.keys(models).join(', ');
+  const model = typeof type === 'string' && Object.hasOwn(known, type) ? known[type] : undefined;
+  if (model === undefined) {
+    const list = Object.keys(known).join(', ');
     return refuse(`MLX: models of the type ${quoted(String(type))} are not known here; known are ${list}`);
   }
-  const {
-    head,
-    experts,
-    precise,
-    rename = (name) => name,
-    embedding = 'model.embed_tokens',
-    output = 'lm_head',
-  } = known;
+  const { head, experts, precise, embedding = 'model.embed_tokens', output = 'lm_head' } = model;
   const [embeddingName, headName] = [`${embedding}.weight`, `${output}.weight`];
   const all = source.map((tensor): LogicalTensor => {
-    const name = rename(tensor.name);
+    const name = model.rename?.(tensor.name) ?? tensor.name;
     return name === tensor.name ? tensor : { ...tensor, name, isRenamed: true };
   });
   const names = new Set(all.map(({ name }) => name));
   if (!names.has(embeddingName)) badTensor(embeddingName, `it is missing; mlx-lm needs it in a ${type} model`);
   // Decide about the output layer.
   const hasHead = names.has(headName);
-  const isTied = head === 'tied' || (head === 'either' && (typeof stated === 'boolean' ? stated : !hasHead));
+  const isTied = head === 'tied' || (head === undefined && (typeof stated === 'boolean' ? stated : !hasHead));
   if (head === 'tied' && stated === false && hasHead)
     refuse(`MLX: ${type} models with an output layer of their own are not known to mlx-lm`);
   if (!isTied && !hasHead)
@@ -257,7 +184,7 @@ function arrangedModel(source: readonly LogicalTensor[], config: Fields | undefi
   const order: (LogicalTensor | string)[] = [];
   for (const tensor of all) {
     const { name } = tensor;
-    if (/(^|\.)rotary_emb\.inv_freq$/.test(name) || known.unused?.test(name) || (isTied && name === headName)) {
+    if (/(^|\.)rotary_emb\.inv_freq$/.test(name) || model.unused?.test(name) || (isTied && name === headName)) {
       unused.push(name);
       continue;
     }
@@ -278,7 +205,7 @@ function arrangedModel(source: readonly LogicalTensor[], config: Fields | undefi
     tensors: order.map((one) => (typeof one === 'string' ? stackedExperts(one, stacks.get(one) ?? []) : one)),
     unused,
     // mlx-lm and transformers have different defaults.
-    also: head === 'either' && typeof stated !== 'boolean' ? { tie_word_embeddings: isTied } : {},
+    also: head === undefined && typeof stated !== 'boolean' ? { tie_word_embeddings: isTied } : {},
     precise,
   };
 }
@@ -398,9 +325,9 @@ export const mlxLayout = {
   },
 
   /** Makes the decisions of a result. @throws ScalepointError `UNKNOWN_FORMAT` or `BAD_FILE` if mlx-lm does not load the model */
-  plan({ tensors: source, choices, codes: mainCodes, beside }) {
+  plan({ tensors: source, choices, codes: mainCodes, beside, known }) {
     const config = beside.get('config.json');
-    const { tensors, unused, also, precise } = arrangedModel(source, config);
+    const { tensors, unused, also, precise } = arrangedModel(source, config, known);
     const modelFloats = config && mlxFloats(config);
     const search = choices.search === 'best' ? choices.search : undefined;
     const range = search !== undefined || choices.range === 'mse' ? 'mse' : undefined;
