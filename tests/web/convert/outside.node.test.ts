@@ -165,7 +165,7 @@ const box: Format<'box', 'share', 'box', BoxOptions, object, BoxModel> = {
     return { bytes: source.size, files: [source], tensors, metadata: {}, whole: wholeTensors(tensors) };
   },
   tensors: async ({ whole }) => whole,
-  plan({ whole }, { levels = 100, rules = [] }, partsOf) {
+  plan({ whole }, { levels = 100, rules = [] }, { partsOf }) {
     const form: ShareForm = { codec: 'share', levels };
     const planned = whole.map((source): PlannedTensor => {
       const [first] = source.parts;

@@ -4,9 +4,9 @@
  */
 import { noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
-import { badFolderFile, unsupported } from '../huggingface/errors.js';
+import { badConfig, unsupportedConfig } from '../huggingface/errors.js';
 import { isObject } from '../huggingface/json.js';
-import { type Details, type Draft, encoderNumbers, file, type ModelClass } from '../huggingface/reading.js';
+import { type Details, type Draft, encoderNumbers, type ModelClass } from '../huggingface/reading.js';
 import type { Row, TensorTable } from '../huggingface/tensors.js';
 import { withBias } from './rows.js';
 
@@ -121,7 +121,7 @@ const distilBert: ModelClass = {
 /** Positions that come before the first one: those up to the padding. */
 function positionOffset({ config, sizes: { positions = 0 } }: Draft): number {
   const offset = config.whole('pad_token_id', 1, 0) + 1;
-  if (offset >= positions) badFolderFile(file, `pad_token_id ${offset - 1} leaves none of ${positions} positions`);
+  if (offset >= positions) badConfig(`pad_token_id ${offset - 1} leaves none of ${positions} positions`);
   return offset;
 }
 
@@ -136,12 +136,11 @@ function readRoberta(draft: Draft, classifies: boolean): Details {
   const offset = positionOffset(draft);
   // Read the names of a classifier's outputs, by their numbers. A file that states none has two outputs.
   const stated = config.get('id2label');
-  if (stated !== undefined && !isObject(stated))
-    return badFolderFile(file, `id2label has to be an object, got ${show(stated)}`);
+  if (stated !== undefined && !isObject(stated)) return badConfig(`id2label has to be an object, got ${show(stated)}`);
   const ids = Object.keys(stated ?? {}).sort((a, b) => Number(a) - Number(b));
   const labels = ids.map((key) => stated?.[key]).filter((name) => typeof name === 'string');
   if (stated !== undefined && (ids.length === 0 || labels.length < ids.length))
-    return badFolderFile(file, 'id2label has to name each output of the classifier');
+    return badConfig('id2label has to name each output of the classifier');
   const count = stated === undefined ? config.whole('num_labels', 2) : ids.length;
   const isNamed = stated !== undefined && !(count === 2 && labels[0] === 'LABEL_0');
   if (classifies) {
@@ -204,7 +203,7 @@ const xlmRoberta: ModelClass = {
     config.only('position_embedding_type', adapters === undefined ? 'absolute' : 'rotary');
     if (adapters === undefined) return { ...readRoberta(draft, false), architecture: 'bert' };
     if (!Array.isArray(adapters) || !adapters.every((name) => typeof name === 'string'))
-      badFolderFile(file, `lora_adaptations has to be an array of names, got ${show(adapters)}`);
+      badConfig(`lora_adaptations has to be an array of names, got ${show(adapters)}`);
     const text =
       `the adapters ${(adapters as string[]).join(', ')} are left out: llama.cpp's convert_hf_to_gguf.py writes each as a file of its own, ` +
       'and --lora of llama.cpp adds one to this model';
@@ -272,15 +271,15 @@ const nomicBert: ModelClass = {
   numbers(read) {
     const { config } = read;
     if (config.get('moe_every_n_layers') !== undefined && config.get('moe_every_n_layers') !== 0)
-      unsupported(file, 'moe_every_n_layers is set; Nomic models with experts are not supported');
+      unsupportedConfig('moe_every_n_layers is set; Nomic models with experts are not supported');
     if (config.get('rotary_emb_scale_base') !== undefined)
-      unsupported(file, 'rotary_emb_scale_base is set; llama.cpp computes Nomic models without it');
+      unsupportedConfig('rotary_emb_scale_base is set; llama.cpp computes Nomic models without it');
     const names = { layers: 'n_layer', hidden: 'n_embd', heads: 'n_head', feedForward: 'n_inner' };
     const { keys, sizes } = encoderNumbers(read, names, 'layer_norm_epsilon');
     // The training context follows from two numbers.
     const [positions, trained] = [config.whole('n_positions'), config.whole('max_trained_positions', 2048)];
     if (trained !== 2048 || (positions !== 8192 && positions !== 2048))
-      unsupported(file, `n_positions is ${positions} and max_trained_positions ${trained}; known are 8192 and 2048`);
+      unsupportedConfig(`n_positions is ${positions} and max_trained_positions ${trained}; known are 8192 and 2048`);
     const own = {
       context_length: positions === 8192 ? 2048 : 512,
       'rope.freq_base': config.positive('rotary_emb_base'),
@@ -332,10 +331,10 @@ const modernBert: ModelClass = {
     // The runtime reads one addend, and the converter writes one for norms of each kind that the file states.
     const stated = config.maybePositive('layer_norm_eps');
     if (stated !== undefined && stated !== epsilon)
-      unsupported(file, `layer_norm_eps is ${stated} and norm_eps ${epsilon}; llama.cpp computes them alike only`);
+      unsupportedConfig(`layer_norm_eps is ${stated} and norm_eps ${epsilon}; llama.cpp computes them alike only`);
     const { keys, sizes } = encoderNumbers(read, all, stated ?? epsilon);
     const window = config.whole('local_attention');
-    if (window % 2 !== 0) badFolderFile(file, `local_attention is ${window}; it has to be even`);
+    if (window % 2 !== 0) badConfig(`local_attention is ${window}; it has to be even`);
     return {
       keys: {
         ...keys,

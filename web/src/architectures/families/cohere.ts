@@ -2,15 +2,8 @@
  * Command R, Aya and Command R7B: one norm for attention and feed-forward part.
  * Reference: github.com/ggml-org/llama.cpp, conversion/command_r.py at 00487aa. Tests compare with llama.cpp v0.5.0.
  */
-import { unsupported } from '../huggingface/errors.js';
-import {
-  allBut,
-  decoderDefaults,
-  file,
-  type ModelClass,
-  siluSettings,
-  threeOfFourWindows,
-} from '../huggingface/reading.js';
+import { unsupportedConfig } from '../huggingface/errors.js';
+import { allBut, decoderDefaults, type ModelClass, siluSettings, threeOfFourWindows } from '../huggingface/reading.js';
 import type { Row } from '../huggingface/tensors.js';
 import { attention, embedding, feedForward, finalNorm, norms } from './rows.js';
 
@@ -38,8 +31,7 @@ const commandR: ModelClass = {
     // llama.cpp expects norms of queries and keys in the largest model, Command R+, whatever the file says.
     const hasHeadNorms = config.maybeFlag('use_qk_norm') ?? false;
     if (hasHeadNorms !== sizes.layers >= 64)
-      unsupported(
-        file,
+      unsupportedConfig(
         `use_qk_norm is ${hasHeadNorms}; llama.cpp computes ${sizes.layers} layers with ${!hasHeadNorms} only`,
       );
     return {
@@ -78,7 +70,7 @@ const cohere2: ModelClass = {
     threeOfFourWindows(draft);
     const dimensions = Math.floor(config.positive('rotary_pct', 1) * Math.floor(sizes.hidden / sizes.heads));
     if (dimensions !== sizes.head)
-      unsupported(file, `${dimensions} of ${sizes.head} elements of a head turn; llama.cpp turns all of them`);
+      unsupportedConfig(`${dimensions} of ${sizes.head} elements of a head turn; llama.cpp turns all of them`);
     return {
       keys: {
         logit_scale: config.positive('logit_scale'),

@@ -4,8 +4,8 @@
  */
 import { noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
-import { badFolderFile, unsupported } from '../huggingface/errors.js';
-import { decoderDefaults, file, type ModelClass, readExperts, siluSettings } from '../huggingface/reading.js';
+import { badConfig, unsupportedConfig } from '../huggingface/errors.js';
+import { decoderDefaults, type ModelClass, readExperts, siluSettings } from '../huggingface/reading.js';
 import { setting } from '../huggingface/rope.js';
 import type { Row, ViewOf } from '../huggingface/tensors.js';
 import { feedForward, norms, onlyIn, separateExperts, sharedExperts, viewFrom, withoutHead } from './rows.js';
@@ -111,16 +111,14 @@ const deepseek2: ModelClass = {
     // llama.cpp decides by the number of layers, whatever the file says (src/models/deepseek2.cpp).
     const isLite = layers === 26 || layers === 27 || (layers === 48 && vocabulary === 128256);
     if ((latent.queryRank === undefined) !== isLite)
-      unsupported(
-        file,
+      unsupportedConfig(
         `q_lora_rank is ${latent.queryRank ?? 'null'}; llama.cpp computes ${layers} layers ${isLite ? 'without' : 'with'} one only`,
       );
-    if (latent.rotated % 2 !== 0) badFolderFile(file, `qk_rope_head_dim is ${latent.rotated}; it has to be even`);
+    if (latent.rotated % 2 !== 0) badConfig(`qk_rope_head_dim is ${latent.rotated}; it has to be even`);
     // llama.cpp takes one factor of attention for scaled positions, and Hugging Face the quotient of two.
     const [scaleOfAll, scale] = [setting(rope, 'mscale_all_dim'), setting(rope, 'mscale')];
     if (scale !== undefined && scale !== scaleOfAll)
-      unsupported(
-        file,
+      unsupportedConfig(
         `${rope.where}.mscale is ${scale} and mscale_all_dim ${show(scaleOfAll)}; llama.cpp takes equal ones only`,
       );
     // Read the experts.
@@ -132,7 +130,7 @@ const deepseek2: ModelClass = {
     const scoring = config.get('scoring_func');
     const gating = typeof scoring === 'string' && Object.hasOwn(gatings, scoring) ? gatings[scoring] : undefined;
     if (scoring !== undefined && gating === undefined)
-      unsupported(file, `scoring_func is ${show(scoring)}; it can be ${Object.keys(gatings).join(' or ')}`);
+      unsupportedConfig(`scoring_func is ${show(scoring)}; it can be ${Object.keys(gatings).join(' or ')}`);
     const corrects = names.some((name) => name.endsWith('.mlp.gate.e_score_correction_bias'));
     const correction: Row = {
       from: 'mlp.gate.e_score_correction_bias',

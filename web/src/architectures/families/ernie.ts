@@ -2,8 +2,8 @@
  * Ernie 4.5, dense and with experts.
  * Reference: github.com/ggml-org/llama.cpp, conversion/ernie.py at 051139f. Tests compare with llama.cpp v0.5.0.
  */
-import { unsupported } from '../huggingface/errors.js';
-import { decoderDefaults, file, type ModelClass, readExperts, siluSettings } from '../huggingface/reading.js';
+import { unsupportedConfig } from '../huggingface/errors.js';
+import { decoderDefaults, type ModelClass, readExperts, siluSettings } from '../huggingface/reading.js';
 import type { Row } from '../huggingface/tensors.js';
 import { attention, feedForward, norms, onlyIn, separateExperts, sharedExperts, withBias } from './rows.js';
 
@@ -73,14 +73,13 @@ const ernieMoe: ModelClass = {
     // The converter takes the shared experts for this long, whatever their number.
     const sharedFeedForward = Math.floor(sizes.feedForward / sizes.keyHeads);
     if (shared > 0 && sharedFeedForward !== shared * expertFeedForward)
-      unsupported(
-        file,
+      unsupportedConfig(
         `${shared} shared experts have ${shared * expertFeedForward} rows; llama.cpp's converter writes ` +
           `intermediate_size / num_key_value_heads, which is ${sharedFeedForward}`,
       );
     const end = config.maybeWhole('moe_layer_end_index', -1);
     if (end !== undefined && end !== -1 && end !== sizes.layers - 1)
-      unsupported(file, `moe_layer_end_index is ${end}; llama.cpp computes experts up to the last layer`);
+      unsupportedConfig(`moe_layer_end_index is ${end}; llama.cpp computes experts up to the last layer`);
     return {
       keys: {
         ...keys,

@@ -1,14 +1,7 @@
 /** EXAONE 4. Reference: github.com/ggml-org/llama.cpp, conversion/exaone.py at 051139f. Tests compare with llama.cpp v0.5.0. */
 import { show } from '../../core/show.js';
-import { badFolderFile, unsupported } from '../huggingface/errors.js';
-import {
-  allBut,
-  decoderDefaults,
-  file,
-  type ModelClass,
-  siluSettings,
-  threeOfFourWindows,
-} from '../huggingface/reading.js';
+import { badConfig, unsupportedConfig } from '../huggingface/errors.js';
+import { allBut, decoderDefaults, type ModelClass, siluSettings, threeOfFourWindows } from '../huggingface/reading.js';
 import { attention, feedForward, headNorms, lateNorms } from './rows.js';
 
 const exaone4: ModelClass = {
@@ -34,14 +27,13 @@ const exaone4: ModelClass = {
     const isText = typeof pattern === 'string' && pattern.length > 0;
     const isStep = typeof pattern === 'number' && Number.isInteger(pattern) && pattern > 0;
     if (pattern !== undefined && !isText && !isStep)
-      badFolderFile(file, `sliding_window_pattern has to be letters or a whole number, got ${show(pattern)}`);
+      badConfig(`sliding_window_pattern has to be letters or a whole number, got ${show(pattern)}`);
     const slidesIn = isText ? (i: number) => pattern[i % pattern.length] === 'L' : allBut(isStep ? pattern : 4);
     const keys = threeOfFourWindows(draft, slidesIn);
     // llama.cpp decides by the number of layers, whatever the file says.
     const slides = layers === 64;
     if ((window !== undefined) !== slides)
-      unsupported(
-        file,
+      unsupportedConfig(
         `sliding_window is ${show(window)}; llama.cpp computes ${layers} layers ${slides ? 'with' : 'without'} one`,
       );
     return { keys: { ...keys, vocab_size: vocabulary } };

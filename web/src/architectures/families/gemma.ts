@@ -5,14 +5,13 @@
  */
 import { show } from '../../core/show.js';
 import { positive } from '../huggingface/config.js';
-import { badFolderFile, unsupported } from '../huggingface/errors.js';
+import { badConfig, unsupportedConfig } from '../huggingface/errors.js';
 import { member } from '../huggingface/json.js';
 import {
   allBut,
   type Draft,
   decoderDefaults,
   decoderSettings,
-  file,
   type ModelClass,
   never,
   type Read,
@@ -90,7 +89,7 @@ const gemma: ModelClass = {
     // The classes of Hugging Face compute both names with the approximation by tanh.
     const act = config.get('hidden_activation') ?? config.get('hidden_act');
     if (act !== undefined && act !== 'gelu_pytorch_tanh' && act !== 'gelu')
-      unsupported(file, `hidden_act is ${show(act)}; llama.cpp computes Gemma with "gelu_pytorch_tanh" only`);
+      unsupportedConfig(`hidden_act is ${show(act)}; llama.cpp computes Gemma with "gelu_pytorch_tanh" only`);
     return { keys: { 'attention.key_length': head, 'attention.value_length': head } };
   },
   webllm: {
@@ -117,7 +116,7 @@ function checkAttentionScale({ config, sizes: { heads, hidden, head, layers } }:
   const scalar = config.maybePositive('query_pre_attn_scalar');
   const taken = layers === largestLayers ? hidden / heads : head;
   if (scalar !== undefined && scalar !== taken)
-    unsupported(file, `query_pre_attn_scalar is ${scalar}; llama.cpp computes this model with ${taken}`);
+    unsupportedConfig(`query_pre_attn_scalar is ${scalar}; llama.cpp computes this model with ${taken}`);
 }
 
 const gemma2: ModelClass = {
@@ -138,7 +137,7 @@ const gemma2: ModelClass = {
     const { config } = draft;
     checkAttentionScale(draft, 46);
     const capOf = (name: string) =>
-      config.maybePositive(name) ?? unsupported(file, `${name} is null; llama.cpp computes Gemma 2 with a cap`);
+      config.maybePositive(name) ?? unsupportedConfig(`${name} is null; llama.cpp computes Gemma 2 with a cap`);
     return {
       keys: {
         attn_logit_softcapping: capOf('attn_logit_softcapping'),
@@ -195,7 +194,7 @@ const gemma3: ModelClass = {
     const { config, rope } = draft;
     checkAttentionScale(draft, 62);
     if (config.get('attn_logit_softcapping') !== undefined)
-      unsupported(file, 'attn_logit_softcapping is set; llama.cpp computes Gemma 3 without it');
+      unsupportedConfig('attn_logit_softcapping is set; llama.cpp computes Gemma 3 without it');
     return {
       keys: {
         'rope.freq_base_swa': rope.localTheta,
@@ -217,7 +216,7 @@ const embeddingGemma: ModelClass = {
   only: { ...gemma3.only, use_bidirectional_attention: [true] },
   table: { ...gemma3Table, rename: (name) => withoutHead(withPrefix(name)) },
   details(draft) {
-    if (draft.config.stated('sliding_window') === undefined) badFolderFile(file, 'sliding_window is missing');
+    if (draft.config.stated('sliding_window') === undefined) badConfig('sliding_window is missing');
     return gemma3.details?.(draft) ?? {};
   },
 };
@@ -250,11 +249,10 @@ function checkSparsity({ config, sizes: { layers } }: Draft): void {
   if (pattern === undefined) return;
   const expected = (i: number) => (i < fixed.sparseLayers ? sparsity : 0);
   if (!Array.isArray(pattern) || pattern.length !== layers)
-    badFolderFile(file, `activation_sparsity_pattern has to be an array of ${layers} numbers, got ${show(pattern)}`);
+    badConfig(`activation_sparsity_pattern has to be an array of ${layers} numbers, got ${show(pattern)}`);
   const other = (pattern as unknown[]).findIndex((share, i) => share !== expected(i));
   if (other >= 0)
-    unsupported(
-      file,
+    unsupportedConfig(
       `activation_sparsity_pattern[${other}] is ${show((pattern as unknown[])[other])}; llama.cpp computes ${expected(other)} there`,
     );
 }
@@ -309,11 +307,10 @@ const gemma3n: ModelClass = {
     const layers = config.whole('num_hidden_layers');
     const [first] = stated as unknown[];
     if (stated.length !== layers || typeof first !== 'number' || !Number.isInteger(first) || first < 1)
-      return badFolderFile(file, `intermediate_size has to be ${layers} whole numbers, got ${show(stated)}`);
+      return badConfig(`intermediate_size has to be ${layers} whole numbers, got ${show(stated)}`);
     const other = stated.findIndex((rows) => rows !== first);
     if (other >= 0)
-      unsupported(
-        file,
+      unsupportedConfig(
         `intermediate_size[${other}] is ${show(stated[other])}; llama.cpp computes all layers with ${first}`,
       );
     return { feedForward: first };
@@ -326,13 +323,12 @@ const gemma3n: ModelClass = {
     checkSparsity(draft);
     const sharedLayers = config.whole('num_kv_shared_layers', undefined, 0);
     if (layers - sharedLayers !== fixed.ownLayers)
-      unsupported(
-        file,
+      unsupportedConfig(
         `num_kv_shared_layers is ${sharedLayers} of ${layers} layers; llama.cpp computes keys in the first ${fixed.ownLayers} layers only`,
       );
     const perLayerVocabulary = config.whole('vocab_size_per_layer_input', vocabulary);
     if (perLayerVocabulary > vocabulary)
-      badFolderFile(file, `vocab_size_per_layer_input ${perLayerVocabulary} is more than vocab_size ${vocabulary}`);
+      badConfig(`vocab_size_per_layer_input ${perLayerVocabulary} is more than vocab_size ${vocabulary}`);
     const ofLayers = <T>(ofLayer: (layer: number) => T) => Array.from({ length: layers }, (_, i) => ofLayer(i));
     return {
       keys: {
@@ -423,10 +419,10 @@ const still = 1e30;
 /** Divisors of the frequencies of full attention: the first pairs of a head turn, and the others stay. */
 function frequencyDivisors({ rope }: Read, head: number) {
   if (rope.type !== 'proportional')
-    unsupported(file, `${rope.where}.full_attention.rope_type is ${show(rope.type)}; it has to be proportional`);
-  const share = positive(file, `${rope.where}.partial_rotary_factor`, member(rope.settings, 'partial_rotary_factor'));
+    unsupportedConfig(`${rope.where}.full_attention.rope_type is ${show(rope.type)}; it has to be proportional`);
+  const share = positive(`${rope.where}.partial_rotary_factor`, member(rope.settings, 'partial_rotary_factor'));
   if (share === undefined || share > 1)
-    return badFolderFile(file, `${rope.where}.full_attention.partial_rotary_factor is ${show(share)}`);
+    return badConfig(`${rope.where}.full_attention.partial_rotary_factor is ${show(share)}`);
   const turned = Math.floor((head * share) / 2);
   return Array.from({ length: head / 2 }, (_, i) => (i < turned ? 1 : still));
 }
@@ -453,13 +449,12 @@ const gemma4: ModelClass = {
     const isLocal = windowLayers(draft, (i) => (i + 1) % 6 !== 0 && i < layers - 1);
     // Read the sizes of attention in layers with a window and in those without.
     const globalHead = config.whole('global_head_dim', 512);
-    if (globalHead % 2 !== 0) badFolderFile(file, `global_head_dim is ${globalHead}; the rotary embedding takes pairs`);
+    if (globalHead % 2 !== 0) badConfig(`global_head_dim is ${globalHead}; the rotary embedding takes pairs`);
     const keysAreValues = config.maybeFlag('attention_k_eq_v') ?? false;
     const globalKeyHeads = config.maybeWhole('num_global_key_value_heads');
     // llama.cpp's converter writes the number of heads alone, whatever the flag says.
     if (!keysAreValues && globalKeyHeads !== undefined && globalKeyHeads !== keyHeads)
-      unsupported(
-        file,
+      unsupportedConfig(
         `num_global_key_value_heads is ${globalKeyHeads} without attention_k_eq_v; the converter writes it for models with it only`,
       );
     const kinds = [
@@ -471,7 +466,7 @@ const gemma4: ModelClass = {
     ];
     // Layers at the end take the keys and values of earlier ones.
     const shared = config.maybeWhole('num_kv_shared_layers', 0) ?? 0;
-    if (shared >= layers) badFolderFile(file, `num_kv_shared_layers ${shared} leaves none of ${layers} layers`);
+    if (shared >= layers) badConfig(`num_kv_shared_layers ${shared} leaves none of ${layers} layers`);
     const isShared = (layer: number) => layer >= layers - shared;
     const isWide = config.maybeFlag('use_double_wide_mlp') ?? false;
     const rowsOfLayer = (layer: number) => (isWide && isShared(layer) ? 2 : 1) * rows;

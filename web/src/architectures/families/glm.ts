@@ -3,9 +3,9 @@
  * Reference: github.com/ggml-org/llama.cpp, conversion/ glm.py at 051139f and chatglm.py 32e9e04. Tests compare with llama.cpp v0.5.0.
  */
 import { show } from '../../core/show.js';
-import { badFolderFile, unsupported } from '../huggingface/errors.js';
+import { badConfig, unsupportedConfig } from '../huggingface/errors.js';
 import { member } from '../huggingface/json.js';
-import { decoderDefaults, file, type ModelClass, never, readExperts, rotatedOf } from '../huggingface/reading.js';
+import { decoderDefaults, type ModelClass, never, readExperts, rotatedOf } from '../huggingface/reading.js';
 import type { Row } from '../huggingface/tensors.js';
 import {
   attention,
@@ -53,7 +53,7 @@ const glm4: ModelClass = {
   details(draft) {
     const { rope } = draft;
     if (member(rope.settings, 'mrope_section') !== undefined)
-      unsupported(file, `${rope.where}.mrope_section is set; the language models of GLM-4V are not supported`);
+      unsupportedConfig(`${rope.where}.mrope_section is set; the language models of GLM-4V are not supported`);
     return { keys: { 'rope.dimension_count': rotatedOf(draft, 0.5) } };
   },
   mlx: { glm4: { head: 'own' } },
@@ -81,18 +81,16 @@ const chatglm: ModelClass = {
   },
   decoder({ config }) {
     if (config.get('position_encoding_2d') !== undefined || config.get('inner_hidden_size') !== undefined)
-      unsupported(
-        file,
+      unsupportedConfig(
         'the model is ChatGLM 1, whose positions have two dimensions; llama.cpp computes ChatGLM 3 and later ones',
       );
     if (config.get('pre_seq_len') !== undefined)
-      unsupported(
-        file,
+      unsupportedConfig(
         `pre_seq_len is ${show(config.get('pre_seq_len'))}; llama.cpp computes no prefixes that were learned`,
       );
     const layers = config.maybeWhole('num_hidden_layers') ?? config.whole('num_layers');
     if (config.whole('num_layers', layers) !== layers)
-      badFolderFile(file, `num_hidden_layers is ${layers} and num_layers ${show(config.get('num_layers'))}`);
+      badConfig(`num_hidden_layers is ${layers} and num_layers ${show(config.get('num_layers'))}`);
     const hidden = config.whole('hidden_size');
     const heads = config.whole('num_attention_heads');
     return {
@@ -112,7 +110,7 @@ const chatglm: ModelClass = {
     const share = config.positive('partial_rotary_factor', 0.5);
     const dimensions = Math.floor(config.whole('attention_dim', sizes.head) * share);
     if (dimensions < 2 || dimensions > sizes.head || dimensions % 2 !== 0)
-      badFolderFile(file, `${dimensions} of ${sizes.head} elements of a head turn; they have to be pairs`);
+      badConfig(`${dimensions} of ${sizes.head} elements of a head turn; they have to be pairs`);
     const biases = config.maybeFlag('add_qkv_bias');
     const products: Row = { from: 'self_attention.query_key_value', to: 'attn_qkv', shape: ['together', 'hidden'] };
     return {

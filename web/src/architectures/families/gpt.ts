@@ -3,13 +3,12 @@
  * Reference: github.com/ggml-org/llama.cpp, conversion/ gpt2.py and falcon.py at 5535795, gptneox.py 2eb57bc, starcoder.py 5535795, gpt_oss.py
  * 2984e6e; stablelm.py of Tippach/Franken-Llama 1774451. Tests compare with llama.cpp v0.5.0.
  */
-import { badFolderFile, unsupported } from '../huggingface/errors.js';
+import { badConfig, unsupportedConfig } from '../huggingface/errors.js';
 import {
   allBut,
   checkWindow,
   decoderDefaults,
   decoderSettings,
-  file,
   type ModelClass,
   readExperts,
   rotatedOf,
@@ -61,10 +60,10 @@ const gpt2: ModelClass = {
   numbers(read) {
     const { config } = read;
     const [layers, hidden, heads] = [config.whole('n_layer'), config.whole('n_embd'), config.whole('n_head')];
-    if (hidden % heads !== 0) badFolderFile(file, `n_embd ${hidden} is not a multiple of n_head ${heads}`);
+    if (hidden % heads !== 0) badConfig(`n_embd ${hidden} is not a multiple of n_head ${heads}`);
     const positions = config.whole('n_positions');
     const context = config.whole('n_ctx', positions);
-    if (context !== positions) badFolderFile(file, `n_ctx is ${context} and n_positions is ${positions}`);
+    if (context !== positions) badConfig(`n_ctx is ${context} and n_positions is ${positions}`);
     const inner = 4 * hidden;
     config.only('n_inner', inner);
     return {
@@ -155,7 +154,7 @@ const gptneox: ModelClass = {
     const share = setting(rope, 'partial_rotary_factor') ?? config.positive('rotary_pct');
     const dimensions = Math.floor(share * sizes.head);
     if (share > 1 || dimensions < 2 || dimensions % 2 !== 0)
-      badFolderFile(file, `rotary_pct ${share} turns ${dimensions} elements of a head; they have to be pairs`);
+      badConfig(`rotary_pct ${share} turns ${dimensions} elements of a head; they have to be pairs`);
     const parallel = config.maybeFlag('use_parallel_residual') ?? true;
     return { keys: { 'rope.dimension_count': dimensions, use_parallel_residual: parallel } };
   },
@@ -188,7 +187,7 @@ const falcon: ModelClass = {
   },
   decoder({ config }) {
     if (config.maybeFlag('alibi') === true)
-      unsupported(file, 'alibi is true; llama.cpp computes Falcon with a rotary embedding only');
+      unsupportedConfig('alibi is true; llama.cpp computes Falcon with a rotary embedding only');
     const heads = config.maybeWhole('num_attention_heads') ?? config.whole('n_head');
     const stated = config.maybeWhole('num_kv_heads') ?? config.maybeWhole('n_head_kv');
     // The first checkpoints say so by their type.

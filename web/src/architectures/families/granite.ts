@@ -3,8 +3,8 @@
  * Reference: github.com/ggml-org/llama.cpp, conversion/granite.py at 010f22d; granite.py of Tippach/Franken-Llama 1774451. Tests compare with
  * llama.cpp v0.5.0.
  */
-import { unsupported } from '../huggingface/errors.js';
-import { type Draft, file, layerKinds, type ModelClass, readExperts, siluSettings } from '../huggingface/reading.js';
+import { unsupportedConfig } from '../huggingface/errors.js';
+import { type Draft, layerKinds, type ModelClass, readExperts, siluSettings } from '../huggingface/reading.js';
 import type { Row } from '../huggingface/tensors.js';
 import { llamaDefaults, llamaKeys, llamaTable } from './llama.js';
 import { anyLength, checkSpace, checkVocabulary, mamba2Rows } from './mamba.js';
@@ -15,7 +15,7 @@ function graniteKeys(draft: Draft) {
   const { config, sizes } = draft;
   const stated = config.maybeWhole('head_dim');
   if (stated !== undefined && stated !== sizes.head)
-    unsupported(file, `head_dim is ${stated}; llama.cpp computes Granite with hidden_size / num_attention_heads only`);
+    unsupportedConfig(`head_dim is ${stated}; llama.cpp computes Granite with hidden_size / num_attention_heads only`);
   return {
     ...llamaKeys(draft),
     'attention.scale': config.positive('attention_multiplier', 1),
@@ -93,8 +93,7 @@ const graniteHybrid: ModelClass = {
       : { keys: { expert_count: 0, expert_used_count: 0 }, sizes: {} };
     const sharedFeedForward = config.whole('shared_intermediate_size');
     if (!hasExperts && sharedFeedForward !== rows)
-      unsupported(
-        file,
+      unsupportedConfig(
         `shared_intermediate_size is ${sharedFeedForward}; llama.cpp computes models without experts with ${rows} only`,
       );
     // Read the state space.

@@ -1,6 +1,6 @@
 /** Hunyuan. Reference: github.com/ggml-org/llama.cpp, conversion/hunyuan.py at 051139f. Tests compare with llama.cpp v0.5.0. */
-import { unsupported } from '../huggingface/errors.js';
-import { type Draft, decoderDefaults, file, type ModelClass, siluSettings } from '../huggingface/reading.js';
+import { unsupportedConfig } from '../huggingface/errors.js';
+import { type Draft, decoderDefaults, type ModelClass, siluSettings } from '../huggingface/reading.js';
 import { ropeKeys, setting } from '../huggingface/rope.js';
 import { attention, embedding, feedForward, finalNorm, norms, withBias, withoutHead } from './rows.js';
 
@@ -19,8 +19,7 @@ function hunyuanRope({ rope, sizes: { head }, keys }: Draft) {
   if (rope.type === 'xdrope') return grown;
   const context = keys.context_length;
   if (base !== 10000 || (context !== dynamicContext && context !== dynamicContext / 8))
-    unsupported(
-      file,
+    unsupportedConfig(
       `rope_theta is ${base} and max_position_embeddings ${context}; known are 10000 with ${dynamicContext / 8} or ${dynamicContext}`,
     );
   return { ...grown, 'rope.scaling.original_context_length': dynamicContext, context_length: dynamicContext };
@@ -36,7 +35,7 @@ const hunyuanDense: ModelClass = {
   details(draft) {
     const { config } = draft;
     if ((config.maybeWhole('num_experts') ?? 1) > 1)
-      unsupported(file, 'num_experts is more than 1; Hunyuan models with experts are not supported');
+      unsupportedConfig('num_experts is more than 1; Hunyuan models with experts are not supported');
     const isTied = config.maybeFlag('tie_word_embeddings') === true;
     return {
       keys: hunyuanRope(draft),

@@ -3,9 +3,9 @@ import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import type { KnownModels } from '../../formats/known-models.js';
 import { type Config, readRope } from '../huggingface/config.js';
-import { badFolderFile, unsupported } from '../huggingface/errors.js';
+import { badConfig, unsupportedConfig } from '../huggingface/errors.js';
 import { type Json, member } from '../huggingface/json.js';
-import { file, type Model, type ModelClass, type Read, readClass } from '../huggingface/reading.js';
+import { type Model, type ModelClass, type Read, readClass } from '../huggingface/reading.js';
 import type { WebllmFamily } from '../webllm/families.js';
 import { arceeFamily } from './arcee.js';
 import { bertFamily } from './bert.js';
@@ -88,13 +88,12 @@ const missing: readonly (readonly [names: RegExp, reason: string])[] = [
 export function readModelFacts(config: Config, folder: Pick<Read, 'names' | 'embeddingRows' | 'isCoded'>): Model {
   const list = config.get('architectures');
   const name: unknown = Array.isArray(list) ? list[0] : undefined;
-  if (typeof name !== 'string') return badFolderFile(file, 'architectures is missing, or names none');
+  if (typeof name !== 'string') return badConfig('architectures is missing, or names none');
   const found = known.get(name);
   if (found === undefined) {
     const [, reason] = missing.find(([names]) => names.test(name)) ?? [];
     const why = reason === undefined ? '' : `: ${reason}`;
-    return unsupported(
-      file,
+    return unsupportedConfig(
       `the architecture ${show(name)} is not supported${why}; supported are ${architectureNames.join(', ')}`,
     );
   }

@@ -4,12 +4,11 @@
  * 1774451. Tests compare with llama.cpp v0.5.0.
  */
 import { show } from '../../core/show.js';
-import { badFolderFile, unsupported } from '../huggingface/errors.js';
+import { badConfig, unsupportedConfig } from '../huggingface/errors.js';
 import {
   checkWindow,
   type Draft,
   decoderDefaults,
-  file,
   type ModelClass,
   readExperts,
   siluSettings,
@@ -43,10 +42,10 @@ const mistralDefaults = decoderDefaults([4096, 14336, 32], [32, 8], 131072);
 function checkRotaries({ config, sizes: { layers } }: Draft): void {
   const list = config.get('no_rope_layers');
   if (!Array.isArray(list) || list.length === 0) return;
-  if (list.length !== layers) badFolderFile(file, `no_rope_layers has ${list.length} entries for ${layers} layers`);
+  if (list.length !== layers) badConfig(`no_rope_layers has ${list.length} entries for ${layers} layers`);
   const other = list.findIndex((rotates, i) => rotates !== ((i + 1) % 4 === 0 ? 0 : 1));
   if (other >= 0)
-    unsupported(file, `no_rope_layers[${other}] is ${show(list[other])}; llama.cpp computes it otherwise`);
+    unsupportedConfig(`no_rope_layers[${other}] is ${show(list[other])}; llama.cpp computes it otherwise`);
 }
 
 /** The table of Llama, whose feed-forward part may have biases. */
@@ -135,7 +134,7 @@ const llava: ModelClass = {
   details(draft) {
     const type = draft.config.get('model_type');
     if (type !== undefined && !['llama', 'mistral', 'llava'].includes(type as string))
-      unsupported(file, `the text model of LLaVA is ${show(type)}; llama or mistral are supported`);
+      unsupportedConfig(`the text model of LLaVA is ${show(type)}; llama or mistral are supported`);
     return llama.details?.(draft) ?? {};
   },
 };
@@ -196,14 +195,14 @@ const mistral3: ModelClass = {
     const { config, rope } = draft;
     const type = config.get('model_type');
     if (type === 'mistral4')
-      unsupported(file, 'model_type is "mistral4", whose experts and latent attention are not supported');
+      unsupportedConfig('model_type is "mistral4", whose experts and latent attention are not supported');
     checkWindow(draft);
     if (type !== 'ministral3') return { keys: llamaKeys(draft) };
-    if (rope.type !== 'yarn') unsupported(file, `${rope.where}.rope_type is ${show(rope.type)}; it has to be yarn`);
+    if (rope.type !== 'yarn') unsupportedConfig(`${rope.where}.rope_type is ${show(rope.type)}; it has to be yarn`);
     const [multiplier, scale] = [neededSetting(rope, 'mscale_all_dim'), neededSetting(rope, 'llama_4_scaling_beta')];
     // llama.cpp derives the factor of attention from one number, and Hugging Face from two.
     if ((setting(rope, 'mscale') ?? 1) !== 1 || multiplier !== 1)
-      unsupported(file, `${rope.where}.mscale or mscale_all_dim is not 1; llama.cpp computes Ministral with 1 only`);
+      unsupportedConfig(`${rope.where}.mscale or mscale_all_dim is not 1; llama.cpp computes Ministral with 1 only`);
     const more = { 'rope.scaling.yarn_log_multiplier': multiplier, 'attention.temperature_scale': scale };
     return { keys: { ...llamaKeys(draft), ...more } };
   },
@@ -240,16 +239,14 @@ const llama4: ModelClass = {
     // llama.cpp decides by the number of experts, whatever the file says.
     const normsHeads = counts.experts !== 128;
     if ((config.maybeFlag('use_qk_norm') ?? true) !== normsHeads)
-      unsupported(
-        file,
+      unsupportedConfig(
         `use_qk_norm is ${!normsHeads}; llama.cpp computes ${counts.experts} experts with ${normsHeads} only`,
       );
     checkRotaries(draft);
     const types = config.get('layer_types');
     const isWhole = (i: number) => (i + 1) % 4 === 0;
     if (Array.isArray(types) && types.some((type, i) => type !== (isWhole(i) ? 'full_attention' : 'chunked_attention')))
-      unsupported(
-        file,
+      unsupportedConfig(
         'layer_types differ from chunked_attention in three of four layers, as llama.cpp computes them',
       );
     // Each n-th layer has experts in the place of a dense part.
@@ -260,7 +257,7 @@ const llama4: ModelClass = {
       const stated = new Set<unknown>(list);
       for (let i = 0; i < sizes.layers; i++)
         if (stated.has(i) !== hasExperts(i))
-          unsupported(file, `moe_layers is ${show(list)}; llama.cpp computes experts in each layer of ${step} only`);
+          unsupportedConfig(`moe_layers is ${show(list)}; llama.cpp computes experts in each layer of ${step} only`);
     }
     const expertFeedForward = config.whole('intermediate_size');
     const dense = feedForward.map((row) => ({ ...row, from: row.from.replace('mlp', 'feed_forward') }));

@@ -3,15 +3,8 @@
  * Reference: github.com/Tippach/Franken-Llama 1774451, conversion/ mamba.py and falcon_h1.py. Tests compare with llama.cpp v0.5.0.
  */
 import { show } from '../../core/show.js';
-import { badFolderFile, unsupported } from '../huggingface/errors.js';
-import {
-  type Draft,
-  decoderDefaults,
-  file,
-  type ModelClass,
-  siluSettings,
-  vocabularyOf,
-} from '../huggingface/reading.js';
+import { badConfig, unsupportedConfig } from '../huggingface/errors.js';
+import { type Draft, decoderDefaults, type ModelClass, siluSettings, vocabularyOf } from '../huggingface/reading.js';
 import type { Row, TensorTable } from '../huggingface/tensors.js';
 import { attention, embedding, feedForward, finalNorm, head } from './rows.js';
 
@@ -56,14 +49,14 @@ export const anyLength = 2 ** 20;
 export function checkVocabulary({ config, sizes: { vocabulary } }: Draft, usual: number): void {
   const unit = config.whole('pad_vocab_size_multiple', usual);
   if (vocabulary % unit !== 0)
-    unsupported(file, `vocab_size ${vocabulary} is not a multiple of ${unit}, to which the converter fills it up`);
+    unsupportedConfig(`vocab_size ${vocabulary} is not a multiple of ${unit}, to which the converter fills it up`);
 }
 
 /** Fails for channels that are not divided evenly. */
 export function checkSpace(space: StateSpace): StateSpace {
   const { inner, steps, groups } = space;
   if (inner % steps !== 0 || steps % groups !== 0)
-    badFolderFile(file, `${inner} channels are not divided evenly into ${steps} heads in ${groups} groups`);
+    badConfig(`${inner} channels are not divided evenly into ${steps} heads in ${groups} groups`);
   return space;
 }
 
@@ -71,7 +64,7 @@ export function checkSpace(space: StateSpace): StateSpace {
 function stateModel(draft: Draft, { inner, state, convolved, steps }: StateSpace, rows: readonly Row[]) {
   const { hidden } = draft.sizes;
   if (inner !== 2 * hidden)
-    unsupported(file, `the channels have ${inner} elements; llama.cpp computes Mamba with ${2 * hidden} only`);
+    unsupportedConfig(`the channels have ${inner} elements; llama.cpp computes Mamba with ${2 * hidden} only`);
   const isTied = draft.config.maybeFlag('tie_word_embeddings') ?? true;
   const table: TensorTable = {
     layerPrefix: 'backbone.layers.',
@@ -148,7 +141,7 @@ const mamba2: ModelClass = {
     checkVocabulary(draft, 16);
     const inner = config.whole('expand', 2) * sizes.hidden;
     const headSize = config.whole('head_dim', 64);
-    if (inner % headSize !== 0) badFolderFile(file, `${inner} channels are not a multiple of head_dim ${headSize}`);
+    if (inner % headSize !== 0) badConfig(`${inner} channels are not a multiple of head_dim ${headSize}`);
     const steps = inner / headSize;
     config.only('num_heads', steps);
     const groups = config.whole('n_groups', 1);
@@ -208,7 +201,7 @@ const falconH1: ModelClass = {
     const several = (name: string, count: number): number[] => {
       const list = config.get(name) ?? new Array<number>(count).fill(1);
       if (Array.isArray(list) && list.length === count && list.every((n) => Number.isFinite(n))) return list;
-      return badFolderFile(file, `${name} has to be an array of ${count} numbers, got ${show(list)}`);
+      return badConfig(`${name} has to be an array of ${count} numbers, got ${show(list)}`);
     };
     const [gate, down] = several('mlp_multipliers', 2);
     const [ofEmbedding, ofHead] = [one('embedding_multiplier'), one('lm_head_multiplier')];
@@ -236,8 +229,7 @@ const falconH1: ModelClass = {
     if (isNormed) config.only('mamba_norm_before_gate', false);
     const isTied = config.maybeFlag('tie_word_embeddings') ?? false;
     if (isTied && ofEmbedding !== ofHead)
-      unsupported(
-        file,
+      unsupportedConfig(
         `tie_word_embeddings is true, embedding_multiplier ${ofEmbedding} and lm_head_multiplier ${ofHead}; llama.cpp has one ` +
           'tensor for both, which cannot hold two factors',
       );

@@ -3,15 +3,8 @@
  * Reference: github.com/ggml-org/llama.cpp, conversion/olmo.py at 051139f. Tests compare with llama.cpp v0.5.0.
  */
 import { show } from '../../core/show.js';
-import { unsupported } from '../huggingface/errors.js';
-import {
-  allBut,
-  file,
-  type ModelClass,
-  readExperts,
-  siluSettings,
-  threeOfFourWindows,
-} from '../huggingface/reading.js';
+import { unsupportedConfig } from '../huggingface/errors.js';
+import { allBut, type ModelClass, readExperts, siluSettings, threeOfFourWindows } from '../huggingface/reading.js';
 import type { Row } from '../huggingface/tensors.js';
 import { llamaDefaults } from './llama.js';
 import {
@@ -75,12 +68,12 @@ const olmoe: ModelClass = {
   table: { layer: [...norms, ...normedAttention, ...qwenExperts(false)] },
   details({ config, sizes, keys }) {
     if (config.get('clip_qkv') !== undefined)
-      unsupported(file, `clip_qkv is ${show(config.get('clip_qkv'))}; llama.cpp computes OLMoE without it`);
+      unsupportedConfig(`clip_qkv is ${show(config.get('clip_qkv'))}; llama.cpp computes OLMoE without it`);
     const { keys: counts, sizes: experts } = readExperts(config, 'num_experts');
     if (sizes.keyHeads !== sizes.heads)
-      unsupported(file, `num_key_value_heads is ${sizes.keyHeads}; llama.cpp computes OLMoE with ${sizes.heads} only`);
+      unsupportedConfig(`num_key_value_heads is ${sizes.keyHeads}; llama.cpp computes OLMoE with ${sizes.heads} only`);
     const epsilon = keys['attention.layer_norm_rms_epsilon'];
-    if (epsilon !== 1e-5) unsupported(file, `rms_norm_eps is ${epsilon}; the converter writes 0.00001 for OLMoE`);
+    if (epsilon !== 1e-5) unsupportedConfig(`rms_norm_eps is ${epsilon}; the converter writes 0.00001 for OLMoE`);
     return { keys: counts, sizes: { ...experts, expertFeedForward: sizes.feedForward } };
   },
 };

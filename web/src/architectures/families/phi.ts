@@ -3,11 +3,10 @@
  * Reference: github.com/ggml-org/llama.cpp, conversion/phi.py at 051139f. Tests compare with llama.cpp v0.5.0.
  */
 import { show } from '../../core/show.js';
-import { badFolderFile, unsupported } from '../huggingface/errors.js';
+import { badConfig, unsupportedConfig } from '../huggingface/errors.js';
 import {
   type Draft,
   decoderDefaults,
-  file,
   type ModelClass,
   never,
   noteOtherwise,
@@ -47,8 +46,7 @@ const phi2: ModelClass = {
   details(draft) {
     const { heads, keyHeads, hidden, feedForward, vocabulary } = draft.sizes;
     if (keyHeads !== heads || feedForward !== 4 * hidden)
-      unsupported(
-        file,
+      unsupportedConfig(
         `num_key_value_heads is ${keyHeads} and intermediate_size ${feedForward}; llama.cpp computes Phi-2 with ` +
           `${heads} and ${4 * hidden} only`,
       );
@@ -66,12 +64,12 @@ const phi2: ModelClass = {
 /** Keys of Phi-3, and the factors of long contexts. */
 function readPhi3({ config, rope, sizes, keys }: Draft) {
   if (rope.type !== undefined && !['su', 'longrope', 'yarn'].includes(rope.type))
-    unsupported(file, `${rope.where}.type is ${show(rope.type)}; Phi-3 has su, longrope or yarn`);
+    unsupportedConfig(`${rope.where}.type is ${show(rope.type)}; Phi-3 has su, longrope or yarn`);
   const original =
     wholeSetting(rope, 'original_max_position_embeddings') ?? config.whole('original_max_position_embeddings');
   const rotated = setting(rope, 'partial_rotary_factor') ?? config.positive('partial_rotary_factor', 1);
   if (original < 2 || rotated > 1)
-    badFolderFile(file, `original_max_position_embeddings is ${original} and partial_rotary_factor ${rotated}`);
+    badConfig(`original_max_position_embeddings is ${original} and partial_rotary_factor ${rotated}`);
   const dimensions = Math.floor(Math.floor(rotated * sizes.hidden) / sizes.heads);
   const { tensors, attentionFactor } = longFactors(rope, dimensions, keys.context_length as number, original);
   return {

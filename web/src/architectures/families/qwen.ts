@@ -6,14 +6,13 @@
 import { noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import { greatestCommonDivisor } from '../../formats/codecs/elements.js';
-import { badFolderFile, unsupported } from '../huggingface/errors.js';
+import { badConfig, unsupportedConfig } from '../huggingface/errors.js';
 import { arrayMember, type Json } from '../huggingface/json.js';
 import {
   areStacked,
   checkSparse,
   type Draft,
   decoderDefaults,
-  file,
   layerTypes,
   type ModelClass,
   never,
@@ -419,11 +418,10 @@ function readLinear(draft: Draft) {
   };
   const { keyHeads, valueHeads, key, value } = linear;
   if (valueHeads % keyHeads !== 0)
-    badFolderFile(file, `linear_num_value_heads ${valueHeads} is not a multiple of linear_num_key_heads ${keyHeads}`);
+    badConfig(`linear_num_value_heads ${valueHeads} is not a multiple of linear_num_key_heads ${keyHeads}`);
   // llama.cpp has one size of states.
   if (key !== value)
-    unsupported(
-      file,
+    unsupportedConfig(
       `linear_key_head_dim is ${key} and linear_value_head_dim ${value}; llama.cpp takes equal ones only`,
     );
   // Each n-th layer has full attention, and the others linear attention.
@@ -432,8 +430,7 @@ function readLinear(draft: Draft) {
   const types = layerTypes(draft, sizes.layers);
   const other = (types ?? []).findIndex((type, i) => type !== (isLinear[i] ? 'linear_attention' : 'full_attention'));
   if (other >= 0)
-    unsupported(
-      file,
+    unsupportedConfig(
       `layer_types[${other}] is ${show(types?.[other])}; llama.cpp computes every ${step}. layer with full attention`,
     );
   const keys = {

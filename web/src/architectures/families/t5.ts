@@ -4,8 +4,8 @@
  */
 import { noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
-import { unsupported } from '../huggingface/errors.js';
-import { type Draft, encoderNumbers, file, type ModelClass } from '../huggingface/reading.js';
+import { unsupportedConfig } from '../huggingface/errors.js';
+import { type Draft, encoderNumbers, type ModelClass } from '../huggingface/reading.js';
 import type { Row, TensorTable } from '../huggingface/tensors.js';
 import { head } from './rows.js';
 
@@ -38,7 +38,7 @@ const embeddingNames = ['decoder.embed_tokens.weight', 'encoder.embed_tokens.wei
 function t5Table({ config, names }: Draft, decoderLayers: number | undefined, eachDistances: boolean): TensorTable {
   const act = config.get('feed_forward_proj') ?? 'relu';
   if (act !== 'relu' && act !== 'gated-gelu')
-    unsupported(file, `feed_forward_proj is ${show(act)}; llama.cpp computes T5 with "relu" or "gated-gelu" only`);
+    unsupportedConfig(`feed_forward_proj is ${show(act)}; llama.cpp computes T5 with "relu" or "gated-gelu" only`);
   const isGated = act === 'gated-gelu';
   const selfAttention: readonly Row[] = [
     { from: 'layer.0.layer_norm', to: 'attn_norm', shape: ['hidden'] },

@@ -1,9 +1,7 @@
 /** Typed reading of config.json. In multimodal models, settings of the text model override those around them. */
 import { show } from '../../core/show.js';
-import { badFolderFile, unsupported } from './errors.js';
+import { badConfig, unsupportedConfig } from './errors.js';
 import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
-
-const file = 'config.json';
 
 /** Largest number accepted from a config. GGUF stores u32; no real size comes near. */
 const largest = 2 ** 31 - 1;
@@ -65,52 +63,51 @@ export class Config {
     const value = this.get(name);
     if (value === undefined) return undefined;
     if (typeof value !== 'number' || !Number.isInteger(value) || value < least || value > largest)
-      badFolderFile(file, `${this.#within}${name} has to be a whole number of at least ${least}, got ${show(value)}`);
+      badConfig(`${this.#within}${name} has to be a whole number of at least ${least}, got ${show(value)}`);
     if (value > this.#mostCount && counts.test(name)) {
       const room = `they have room for at most ${this.#mostCount}`;
-      badFolderFile(file, `the tensors are too few for ${this.#within}${name} ${value}: ${room}`);
+      badConfig(`the tensors are too few for ${this.#within}${name} ${value}: ${room}`);
     }
     return value;
   }
 
   /** A whole number of at least `least`. */
   whole(name: string, otherwise?: number, least = 1): number {
-    return this.maybeWhole(name, least) ?? otherwise ?? badFolderFile(file, `${this.#within}${name} is missing`);
+    return this.maybeWhole(name, least) ?? otherwise ?? badConfig(`${this.#within}${name} is missing`);
   }
 
   /** A finite number above 0; undefined if it is missing. */
   maybePositive(name: string): number | undefined {
-    return positive(file, this.#within + name, this.get(name));
+    return positive(this.#within + name, this.get(name));
   }
 
   /** A finite number above 0. */
   positive(name: string, otherwise?: number): number {
-    return this.maybePositive(name) ?? otherwise ?? badFolderFile(file, `${this.#within}${name} is missing`);
+    return this.maybePositive(name) ?? otherwise ?? badConfig(`${this.#within}${name} is missing`);
   }
 
   /** True or false; undefined if it is missing. */
   maybeFlag(name: string): boolean | undefined {
     const value = this.get(name);
     if (value === undefined || typeof value === 'boolean') return value;
-    return badFolderFile(file, `${this.#within}${name} has to be true or false, got ${show(value)}`);
+    return badConfig(`${this.#within}${name} has to be true or false, got ${show(value)}`);
   }
 
   /** Fails if a key has a value other than `values`, the ones that the runtime supports. */
   only(name: string, ...values: readonly unknown[]): void {
     const value = this.get(name);
     if (value !== undefined && !values.includes(value))
-      unsupported(
-        file,
+      unsupportedConfig(
         `${this.#within}${name} is ${show(value)}; llama.cpp computes this architecture with ${values.map(show).join(' or ')} only`,
       );
   }
 }
 
 /** A finite number above 0; undefined for undefined. */
-export function positive(where: string, name: string, value: unknown): number | undefined {
+export function positive(name: string, value: unknown): number | undefined {
   if (value === undefined) return undefined;
   if (typeof value !== 'number' || !Number.isFinite(value) || value <= 0)
-    badFolderFile(where, `${name} has to be a number above 0, got ${show(value)}`);
+    badConfig(`${name} has to be a number above 0, got ${show(value)}`);
   return value;
 }
 
@@ -132,25 +129,25 @@ export interface Rope {
 export function readRope(config: Config): Rope {
   const name = config.get('rope_parameters') === undefined ? 'rope_scaling' : 'rope_parameters';
   const given = config.get(name);
-  if (given !== undefined && !isObject(given)) badFolderFile(file, `${name} has to be an object, got ${show(given)}`);
+  if (given !== undefined && !isObject(given)) badConfig(`${name} has to be an object, got ${show(given)}`);
   const all: Json = (given as Json | undefined) ?? {};
   const settings = objectMember(all, 'full_attention') ?? all;
   const local = objectMember(all, 'sliding_attention');
   const type = member(settings, 'rope_type') ?? member(settings, 'type');
   if (type !== undefined && typeof type !== 'string')
-    badFolderFile(file, `${name}.rope_type has to be a string, got ${show(type)}`);
+    badConfig(`${name}.rope_type has to be a string, got ${show(type)}`);
   const own = type?.toLowerCase();
-  const theta = positive(file, `${name}.rope_theta`, member(settings, 'rope_theta'));
-  const beside = positive(file, 'rope_theta', config.stated('rope_theta'));
+  const theta = positive(`${name}.rope_theta`, member(settings, 'rope_theta'));
+  const beside = positive('rope_theta', config.stated('rope_theta'));
   if (theta !== undefined && beside !== undefined && theta !== beside)
-    badFolderFile(file, `rope_theta is ${beside} and ${name}.rope_theta is ${theta}`);
+    badConfig(`rope_theta is ${beside} and ${name}.rope_theta is ${theta}`);
   return {
     type: own === 'default' ? undefined : own,
     settings,
     where: name,
     theta: theta ?? config.maybePositive('rope_theta'),
     localTheta:
-      positive(file, `${name}.sliding_attention.rope_theta`, member(local, 'rope_theta')) ??
+      positive(`${name}.sliding_attention.rope_theta`, member(local, 'rope_theta')) ??
       config.maybePositive('rope_local_base_freq'),
   };
 }

@@ -11,7 +11,7 @@ import type { WeightName, WeightNames } from '../../formats/weight-names.js';
 import { architectureFacts, defaultsOf, readModelFacts } from '../families/index.js';
 import type { Conversion, Folder, Recipe } from '../recipe.js';
 import { Config } from './config.js';
-import { badFolderFile, unsupported } from './errors.js';
+import { badConfig, badFolderFile, unsupported, unsupportedConfig } from './errors.js';
 import { arrayMember, type Json, member, objectMember, parseObject } from './json.js';
 import { fileKeys } from './keys.js';
 import { readModules } from './pooling.js';
@@ -51,8 +51,7 @@ export async function checkFolder(folder: Folder, keys: Json): Promise<void> {
     if (settings === undefined || folder.isCoded) continue;
     const method = typeof settings === 'object' ? member(settings as Json, 'quant_method') : undefined;
     const named = typeof method === 'string' ? ` (${JSON.stringify(method.slice(0, 60))})` : '';
-    unsupported(
-      'config.json',
+    unsupportedConfig(
       `${where}quantization_config says that the weights are quantized${named}; convert the model that they were made from`,
     );
   }
@@ -66,7 +65,7 @@ function modelRecipes(folder: Folder, model: Model, { assumed }: Config): readon
   const head = folder.tensors.find(({ name }) => headName.test(name));
   const writesHead = (table.outside ?? usualOutside).some(({ from }) => from === 'lm_head');
   if (tied === false && head === undefined && writesHead)
-    badFolderFile('config.json', 'tie_word_embeddings is false, but the tensor lm_head.weight is missing');
+    badConfig('tie_word_embeddings is false, but the tensor lm_head.weight is missing');
   // Some tied models have their embedding under the name of the head alone.
   const isNoted = Object.entries(folder.metadata).some(([name, of]) => embeddingName.test(name) && of === head?.name);
   if (
@@ -139,7 +138,7 @@ async function modelOf(given: Folder) {
   });
   const folder = stored.size === 0 ? given : { ...given, tensors: unwrapped };
   const bytes = await folder.file('config.json');
-  if (bytes === undefined) return badFolderFile('config.json', 'the folder has none');
+  if (bytes === undefined) return badConfig('the folder has none');
   const keys = parseObject('config.json', bytes);
   await checkFolder(folder, keys);
   const config = new Config(keys, defaultsOf, largestCount(folder.tensors));

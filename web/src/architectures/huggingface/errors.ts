@@ -7,6 +7,11 @@ export function badFolderFile(file: string, message: string, tensor?: string, hi
   throw new ScalepointError('BAD_FILE', `${file}: ${message}`, { tensor, hint });
 }
 
+/** Fails because of config.json. */
+export function badConfig(message: string, tensor?: string): never {
+  badFolderFile('config.json', message, tensor);
+}
+
 /** Fails because a folder of sound files lacks one, or a file lacks a part. @param missing `tokenizer.json`, `byte tokens` */
 export function incomplete(file: string, message: string, missing: string, hint?: Hint): never {
   throw new ScalepointError('INCOMPLETE', `${file}: ${message}`, { missing, hint });
@@ -15,4 +20,9 @@ export function incomplete(file: string, message: string, missing: string, hint?
 /** Fails because a valid file describes something that cannot be converted. */
 export function unsupported(file: string, message: string, hint?: Hint): never {
   throw new ScalepointError('UNKNOWN_FORMAT', `${file}: ${message}`, { hint });
+}
+
+/** Fails because a valid config.json describes something that cannot be converted. */
+export function unsupportedConfig(message: string): never {
+  unsupported('config.json', message);
 }

@@ -9,15 +9,12 @@ import type { Recipe } from '../recipe.js';
 import type { Traits } from '../traits.js';
 import type { WebllmFamily } from '../webllm/families.js';
 import type { Config, Rope } from './config.js';
-import { badFolderFile, unsupported } from './errors.js';
+import { badConfig, unsupportedConfig } from './errors.js';
 import type { Json } from './json.js';
 import type { KeyName, Keys } from './keys.js';
 import { llama3Factors, ropeKeys, setting } from './rope.js';
 import type { Row, Sizes, TensorTable } from './tensors.js';
 import type { EncoderTokenizer, TokenizerFacts } from './tokenizer-input.js';
-
-/** The file that sizes and settings are read from, in errors. */
-export const file = 'config.json';
 
 /** A model as its config.json describes it. */
 export interface Model {
@@ -169,7 +166,7 @@ export const allBut = (step: number) => (layer: number) => (layer + 1) % step !=
 
 /** Rows of the embedding. */
 export function vocabularyOf({ config, embeddingRows }: Read): number {
-  return config.maybeWhole('vocab_size') ?? embeddingRows ?? badFolderFile(file, 'vocab_size is missing');
+  return config.maybeWhole('vocab_size') ?? embeddingRows ?? badConfig('vocab_size is missing');
 }
 
 /** Numbers of a decoder. The length of a head is written only if config.json or the architecture states it. */
@@ -182,15 +179,12 @@ function decoderNumbers(read: Read, wish: DecoderNumbers = {}): Numbers {
   const heads = wish.heads ?? config.whole('num_attention_heads');
   const keyHeads = wish.ownKeys === true ? heads : (wish.keyHeads ?? config.whole('num_key_value_heads', heads));
   if (heads % keyHeads !== 0)
-    badFolderFile(file, `num_attention_heads ${heads} is not a multiple of num_key_value_heads ${keyHeads}`);
+    badConfig(`num_attention_heads ${heads} is not a multiple of num_key_value_heads ${keyHeads}`);
   const given = wish.plainHeads === true ? undefined : config.maybeWhole('head_dim');
   if (given === undefined && hidden % heads !== 0)
-    badFolderFile(
-      file,
-      `hidden_size ${hidden} is not a multiple of num_attention_heads ${heads}, and head_dim is missing`,
-    );
+    badConfig(`hidden_size ${hidden} is not a multiple of num_attention_heads ${heads}, and head_dim is missing`);
   const head = given ?? hidden / heads;
-  if (head % 2 !== 0) badFolderFile(file, `a head has ${head} elements; the rotary embedding takes pairs`);
+  if (head % 2 !== 0) badConfig(`a head has ${head} elements; the rotary embedding takes pairs`);
   const feedForward = wish.feedForward ?? config.whole('intermediate_size');
   const numberOf = (from: string | number) => (typeof from === 'number' ? from : config.positive(from));
   // Collect the numbers for the metadata and the sizes for the tables.
@@ -239,7 +233,7 @@ export function encoderNumbers(read: Read, names: EncoderNames, epsilon: string 
   const [layers, hidden] = [config.whole(names.layers), config.whole(names.hidden)];
   const [heads, feedForward] = [config.whole(names.heads), config.whole(names.feedForward)];
   const context = names.context === undefined ? undefined : config.whole(names.context);
-  if (hidden % heads !== 0) badFolderFile(file, `vectors of ${hidden} elements cannot be divided into ${heads} heads`);
+  if (hidden % heads !== 0) badConfig(`vectors of ${hidden} elements cannot be divided into ${heads} heads`);
   return {
     keys: {
       block_count: layers,
@@ -261,14 +255,14 @@ export function encoderNumbers(read: Read, names: EncoderNames, epsilon: string 
 export function layerTypes({ config }: Read, layers: number, isNeeded = false): readonly unknown[] | undefined {
   const types = config.get('layer_types');
   if ((types === undefined && !isNeeded) || (Array.isArray(types) && types.length === layers)) return types;
-  return badFolderFile(file, `layer_types has to be an array of ${layers} names, got ${show(types)}`);
+  return badConfig(`layer_types has to be an array of ${layers} names, got ${show(types)}`);
 }
 
 /** Fails if config.json lists layers that differ from those that llama.cpp computes. */
 function checkLayers(read: Read, layers: number, sliding: (layer: number) => boolean): void {
   const types = layerTypes(read, layers) ?? [];
   const other = types.findIndex((type, i) => type !== (sliding(i) ? 'sliding_attention' : 'full_attention'));
-  if (other >= 0) unsupported(file, `layer_types[${other}] is ${show(types[other])}; llama.cpp computes it otherwise`);
+  if (other >= 0) unsupportedConfig(`layer_types[${other}] is ${show(types[other])}; llama.cpp computes it otherwise`);
 }
 
 /** The kind of each layer, by layer_types of config.json. @param otherwise the kinds without layer_types; undefined if it may not be missing */
@@ -282,7 +276,7 @@ export function layerKinds(
   if (types === undefined) return Array.from({ length: layers }, (_, i) => otherwise?.(i) === true);
   return types.map((type, i) => {
     if (kinds.includes(type as string)) return type === kinds[0];
-    return unsupported(file, `layer_types[${i}] is ${show(type)}; it can be ${kinds.join(' or ')}`);
+    return unsupportedConfig(`layer_types[${i}] is ${show(type)}; it can be ${kinds.join(' or ')}`);
   });
 }
 
@@ -300,7 +294,7 @@ export function threeOfFourWindows(draft: Draft, otherwise = allBut(4)): Keys {
   const layers = windowLayers(draft, otherwise);
   const other = layers.findIndex((slides, i) => slides !== allBut(4)(i));
   if (other >= 0)
-    unsupported(file, `layer ${other} has ${layers[other] ? 'a' : 'no'} window; llama.cpp computes it otherwise`);
+    unsupportedConfig(`layer ${other} has ${layers[other] ? 'a' : 'no'} window; llama.cpp computes it otherwise`);
   return { 'attention.sliding_window': window, 'attention.sliding_window_pattern': layers };
 }
 
@@ -328,14 +322,14 @@ export function rotatedOf({ config, rope, sizes }: Draft, otherwise?: number, al
   const share = setting(rope, 'partial_rotary_factor') ?? config.positive('partial_rotary_factor', otherwise);
   const rotated = Math.floor(Math.floor(share * elements) / heads);
   if (share > 1 || rotated < 2 || rotated % 2 !== 0)
-    badFolderFile(file, `partial_rotary_factor ${share} turns ${rotated} elements of a head; they have to be pairs`);
+    badConfig(`partial_rotary_factor ${share} turns ${rotated} elements of a head; they have to be pairs`);
   return rotated;
 }
 
 /** Numbers of experts. @param key of their number. @param usedKey of the number that a token uses */
 export function readExperts(config: Config, key: string, usedKey = 'num_experts_per_tok') {
   const [experts, used] = [config.whole(key), config.whole(usedKey)];
-  if (used > experts) badFolderFile(file, `${usedKey} ${used} is more than ${key} ${experts}`);
+  if (used > experts) badConfig(`${usedKey} ${used} is more than ${key} ${experts}`);
   return { keys: { expert_count: experts, expert_used_count: used }, sizes: { experts } };
 }
 
@@ -344,7 +338,7 @@ export function checkSparse({ config }: Read): void {
   config.only('decoder_sparse_step', 1);
   const dense = config.get('mlp_only_layers');
   if (Array.isArray(dense) && dense.length > 0)
-    unsupported(file, `mlp_only_layers is ${show(dense)}; llama.cpp computes experts in every layer`);
+    unsupportedConfig(`mlp_only_layers is ${show(dense)}; llama.cpp computes experts in every layer`);
 }
 
 /** True if the experts of a layer are stacked in one tensor. */
@@ -362,7 +356,7 @@ export function readClass(one: ModelClass, read: Read): Model {
   const scaled = one.scaling === undefined ? {} : ropeKeys(rope, one.scaling);
   const theta = usual.keys['rope.freq_base'] as number;
   if (one.theta === 'usual' && theta !== 10000)
-    unsupported(file, `rope_theta is ${show(theta)}; llama.cpp computes this architecture with 10000 only`);
+    unsupportedConfig(`rope_theta is ${show(theta)}; llama.cpp computes this architecture with 10000 only`);
   const draft: Draft = { ...read, sizes: usual.sizes, keys: { ...usual.keys, ...scaled } };
   const details = one.details?.(draft) ?? {};
   // Leave out the keys that the converter does not write.

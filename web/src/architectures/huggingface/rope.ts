@@ -5,21 +5,20 @@
 import { show } from '../../core/show.js';
 import type { Recipe } from '../recipe.js';
 import { type Config, positive, type Rope } from './config.js';
-import { badFolderFile, unsupported } from './errors.js';
+import { badConfig, unsupportedConfig } from './errors.js';
 import { member } from './json.js';
 import type { Keys } from './keys.js';
 
-const file = 'config.json';
 const { fround } = Math;
 
 /** A setting, a number above 0; undefined if it is missing. */
 export function setting(rope: Rope, name: string): number | undefined {
-  return positive(file, `${rope.where}.${name}`, member(rope.settings, name));
+  return positive(`${rope.where}.${name}`, member(rope.settings, name));
 }
 
 /** A setting that must not be missing. */
 export function neededSetting(rope: Rope, name: string): number {
-  return setting(rope, name) ?? badFolderFile(file, `${rope.where}.${name} is missing`);
+  return setting(rope, name) ?? badConfig(`${rope.where}.${name} is missing`);
 }
 
 /** Keys of linear and yarn. Fails for types that the architecture does not support. */
@@ -27,7 +26,7 @@ export function ropeKeys(rope: Rope, types: readonly string[]): Keys {
   const { type } = rope;
   if (type === undefined) return {};
   if (!types.includes(type))
-    unsupported(file, `${rope.where}.rope_type is ${show(type)}; it can be ${types.join(', ')} here`);
+    unsupportedConfig(`${rope.where}.rope_type is ${show(type)}; it can be ${types.join(', ')} here`);
   if (type !== 'linear' && type !== 'yarn') return {};
   const scaling = { 'rope.scaling.type': type, 'rope.scaling.factor': neededSetting(rope, 'factor') };
   if (type === 'linear') return scaling;
@@ -46,7 +45,7 @@ export function ropeKeys(rope: Rope, types: readonly string[]): Keys {
 export function wholeSetting(rope: Rope, name: string): number | undefined {
   const value = setting(rope, name);
   if (value === undefined || Number.isInteger(value)) return value;
-  return badFolderFile(file, `${rope.where}.${name} has to be a whole number, got ${value}`);
+  return badConfig(`${rope.where}.${name} has to be a whole number, got ${value}`);
 }
 
 /**
@@ -58,10 +57,10 @@ export function wholeSetting(rope: Rope, name: string): number | undefined {
 export function ropeSections(rope: Rope, rotated: number, usual?: readonly number[]): readonly number[] {
   const list = member(rope.settings, 'mrope_section') ?? usual;
   if (!Array.isArray(list) || list.length > 4 || !list.every((n) => Number.isInteger(n) && n >= 0))
-    return badFolderFile(file, `${rope.where}.mrope_section has to be up to 4 whole numbers, got ${show(list)}`);
+    return badConfig(`${rope.where}.mrope_section has to be up to 4 whole numbers, got ${show(list)}`);
   const sections = [...(list as number[]), 0, 0, 0, 0].slice(0, 4);
   if (2 * sections.reduce((sum, n) => sum + n, 0) > rotated)
-    return badFolderFile(file, `mrope_section ${sections.join(', ')} turns more than ${rotated} elements of a head`);
+    return badConfig(`mrope_section ${sections.join(', ')} turns more than ${rotated} elements of a head`);
   return sections;
 }
 
@@ -88,7 +87,7 @@ export function llama3Factors(
     setting(rope, 'high_freq_factor') ?? 4,
   ];
   // Llama 4 has 1 for both, so that no frequency lies between them.
-  if (low > high) badFolderFile(file, `${rope.where}.low_freq_factor is ${low} and high_freq_factor is ${high}`);
+  if (low > high) badConfig(`${rope.where}.low_freq_factor is ${low} and high_freq_factor is ${high}`);
   const context =
     setting(rope, 'original_max_position_embeddings') ??
     config.maybePositive('original_max_position_embeddings') ??
@@ -117,19 +116,17 @@ export function longFactors(
     if (list === undefined) return undefined;
     const where = `${rope.where}.${name}`;
     if (!Array.isArray(list) || list.length !== dimensions / 2)
-      badFolderFile(file, `${where} has to be an array of ${dimensions / 2} numbers, got ${show(list)}`);
-    return (list as unknown[]).map(
-      (value) => positive(file, where, value) ?? badFolderFile(file, `${where} has a gap`),
-    );
+      badConfig(`${where} has to be an array of ${dimensions / 2} numbers, got ${show(list)}`);
+    return (list as unknown[]).map((value) => positive(where, value) ?? badConfig(`${where} has a gap`));
   });
   const [long, short] = lists;
   if (long === undefined && short === undefined) {
-    if (rope.type !== undefined) badFolderFile(file, `${rope.where}.long_factor is missing`);
+    if (rope.type !== undefined) badConfig(`${rope.where}.long_factor is missing`);
     return { tensors: [] };
   }
   if (long === undefined || short === undefined)
-    badFolderFile(file, `${rope.where}.${long === undefined ? 'long' : 'short'}_factor is missing`);
-  if (rope.type === undefined) badFolderFile(file, `${rope.where}.type is missing`);
+    badConfig(`${rope.where}.${long === undefined ? 'long' : 'short'}_factor is missing`);
+  if (rope.type === undefined) badConfig(`${rope.where}.type is missing`);
   const scale = context / original;
   const grown = rope.type === 'yarn' ? 0.1 * Math.log(scale) + 1 : Math.sqrt(1 + Math.log(scale) / Math.log(original));
   return {

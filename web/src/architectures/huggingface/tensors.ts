@@ -5,7 +5,7 @@
 import { quoted } from '../../formats/files/bytes.js';
 import type { ElementView } from '../../formats/format.js';
 import type { FolderTensor, Recipe, RowWindow } from '../recipe.js';
-import { badFolderFile } from './errors.js';
+import { badConfig, badFolderFile } from './errors.js';
 
 /** Sizes of a model. The tables give shapes in terms of them. */
 export interface Sizes {
@@ -292,7 +292,7 @@ function misplaced(name: string, own: string, table: TensorTable, { layers }: Si
   const { layerPrefix = usualPrefix, layersKey = usualLayersKey } = table;
   const digits = own.startsWith(layerPrefix) ? /^\d+/.exec(own.slice(layerPrefix.length)) : null;
   if (digits !== null && Number(digits[0]) >= layers)
-    badFolderFile('config.json', `${layersKey} is ${layers}, but there is a tensor ${quoted(name)}`, name);
+    badConfig(`${layersKey} is ${layers}, but there is a tensor ${quoted(name)}`, name);
   badFolderTensor(name, `has no place in a model of the architecture ${architecture}`);
 }
 
@@ -320,7 +320,7 @@ export function recipes(
   if (least > tensors.length) {
     const all = `${table.layersKey ?? usualLayersKey} ${sizes.layers}`;
     const ofExperts = experts === 0 ? '' : ` with ${experts} tensors of experts each`;
-    badFolderFile('config.json', `there are only ${tensors.length} tensors, too few for ${all}${ofExperts}${assumed}`);
+    badConfig(`there are only ${tensors.length} tensors, too few for ${all}${ofExperts}${assumed}`);
   }
   // Match each tensor with its place in the table.
   const all = places(table, sizes);

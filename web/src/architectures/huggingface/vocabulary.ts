@@ -4,7 +4,7 @@ import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import { quoted } from '../../formats/files/bytes.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
-import { badFolderFile, unsupported } from './errors.js';
+import { badConfig, badFolderFile, unsupported } from './errors.js';
 import { arrayMember, isObject, type Json, member } from './json.js';
 import type { SentencePieceModel } from './protobuf.js';
 
@@ -27,8 +27,7 @@ export class Vocabulary {
 
   /** Every token is a filler at first, with this score. */
   constructor(size: number, score = 0) {
-    if (size > mostTokens)
-      badFolderFile('config.json', `vocab_size is ${size}; more than ${mostTokens} tokens are not supported`);
+    if (size > mostTokens) badConfig(`vocab_size is ${size}; more than ${mostTokens} tokens are not supported`);
     this.tokens = Array.from({ length: size }, (_, id) => `[PAD${id}]`);
     this.types = new Array<number>(size).fill(kinds.unused);
     this.scores = new Array<number>(size).fill(score);

@@ -19,7 +19,7 @@ import { dimensionsText } from '../carry-out.js';
 import type { Beside, Converted } from '../converter.js';
 import { defaultsOf, webllmFamilies } from '../families/index.js';
 import { Config, readRope } from '../huggingface/config.js';
-import { incomplete, unsupported } from '../huggingface/errors.js';
+import { incomplete, unsupported, unsupportedConfig } from '../huggingface/errors.js';
 import { arrayMember, decodeText, type Json, member, parseObject } from '../huggingface/json.js';
 import { chatConfig, type ModelTexts, tokenizerFiles } from './chat-config.js';
 import { librariesOf, type ModelNumbers, type NeededParameter, webllmParameters } from './families.js';
@@ -60,8 +60,7 @@ function libraryFor(keys: Json, config: Config, to: MlcTarget) {
   const family = webllmFamilies.get(architecture as string);
   if (family === undefined) {
     const name = typeof architecture === 'string' ? quoted(architecture) : 'without a name';
-    return unsupported(
-      'config.json',
+    return unsupportedConfig(
       `WebLLM has no prebuilt library for the architecture ${name}; it has libraries for ${[...webllmFamilies.keys()].join(', ')}`,
     );
   }
@@ -79,11 +78,9 @@ function libraryFor(keys: Json, config: Config, to: MlcTarget) {
     })
     .sort((a, b) => a.differences.length - b.differences.length);
   const [best] = rated;
-  if (best === undefined)
-    return unsupported('config.json', `WebLLM has no prebuilt library of ${to} for ${architecture}`);
+  if (best === undefined) return unsupportedConfig(`WebLLM has no prebuilt library of ${to} for ${architecture}`);
   if (best.differences.length > 0) {
-    unsupported(
-      'config.json',
+    unsupportedConfig(
       `WebLLM has no prebuilt library for these sizes; it has libraries for fine-tunes of ${own.map(({ model }) => model).join(', ')}; ` +
         `the closest, ${best.library.model}, differs in ${best.differences.join(', ')}`,
     );
@@ -92,10 +89,7 @@ function libraryFor(keys: Json, config: Config, to: MlcTarget) {
   for (const [name, values] of Object.entries(family.fixed)) {
     const value = config.stated(name) ?? values[0];
     if (!values.includes(value))
-      unsupported(
-        'config.json',
-        `${name} is ${JSON.stringify(value)}; WebLLM's library has ${JSON.stringify(values[0])}`,
-      );
+      unsupportedConfig(`${name} is ${JSON.stringify(value)}; WebLLM's library has ${JSON.stringify(values[0])}`);
   }
   return { family, library: best.library, numbers };
 }

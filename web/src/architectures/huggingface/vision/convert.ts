@@ -12,7 +12,7 @@ import { defaultsOf } from '../../families/index.js';
 import type { Conversion, Folder, Recipe } from '../../recipe.js';
 import { Config } from '../config.js';
 import { checkFolder } from '../convert.js';
-import { badFolderFile, unsupported } from '../errors.js';
+import { badConfig, badFolderFile, unsupportedConfig } from '../errors.js';
 import { arrayMember, type Json, member, objectMember, parseObject } from '../json.js';
 import { recipes } from '../tensors.js';
 import { type Pictures, type Tower, type TowerKind, towerKinds } from './towers.js';
@@ -71,12 +71,12 @@ function knownTower(keys: Json): TowerKind {
     const sound = vision === undefined && objectMember(keys, 'audio_config') !== undefined;
     const what = sound ? 'towers for sound are not converted' : `the vision tower of ${show(name)} is not known`;
     const list = Object.keys(towerKinds).join(', ');
-    return unsupported(file, `${what}; known are those of ${list}. llama.cpp's convert_hf_to_gguf.py knows more`);
+    return unsupportedConfig(`${what}; known are those of ${list}. llama.cpp's convert_hf_to_gguf.py knows more`);
   }
-  if (vision === undefined) return badFolderFile(file, 'vision_config is missing, which describes the vision tower');
+  if (vision === undefined) return badConfig('vision_config is missing, which describes the vision tower');
   const type = member(vision, 'model_type');
   if (type !== undefined && !known.types.includes(type as string))
-    unsupported(file, `vision_config.model_type is ${show(type)}; with ${name as string} it can be ${known.types[0]}`);
+    unsupportedConfig(`vision_config.model_type is ${show(type)}; with ${name as string} it can be ${known.types[0]}`);
   return known;
 }
 
@@ -116,7 +116,7 @@ function towerKeys(folder: Folder, tower: Tower, kind: TowerKind, pictures: Pict
  */
 export async function convertTower(folder: Folder, to: TowerTarget): Promise<TowerConversion> {
   const bytes = await folder.file(file);
-  if (bytes === undefined) return badFolderFile(file, 'the folder has none');
+  if (bytes === undefined) return badConfig('the folder has none');
   const keys = parseObject(file, bytes);
   await checkFolder(folder, keys);
   const kind = knownTower(keys);
@@ -128,7 +128,7 @@ export async function convertTower(folder: Folder, to: TowerTarget): Promise<Tow
   const tower = kind.read({ vision, top: new Config(others, undefined, most), text, pictures });
   const { sizes, heads, table } = tower;
   if (sizes.hidden % heads !== 0)
-    badFolderFile(file, `vision_config: ${sizes.hidden} elements are not a multiple of ${heads} heads`);
+    badConfig(`vision_config: ${sizes.hidden} elements are not a multiple of ${heads} heads`);
   // The tables of towers state their shapes in numbers.
   const { layers, hidden, feedForward } = sizes;
   const ofAttention = {

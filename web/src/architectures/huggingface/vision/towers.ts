@@ -11,11 +11,9 @@ import { show } from '../../../core/show.js';
 import type { GgufKey } from '../../../formats/gguf/pairs.js';
 import { viewFrom, withBias } from '../../families/rows.js';
 import type { Config } from '../config.js';
-import { badFolderFile, unsupported } from '../errors.js';
+import { badConfig, unsupportedConfig } from '../errors.js';
 import type { Json } from '../json.js';
 import type { Row, TensorTable } from '../tensors.js';
-
-const file = 'config.json';
 
 /** Preparation of pictures for a tower. */
 export interface Pictures {
@@ -102,8 +100,7 @@ const epsilon = (value: number): GgufKey => ({
 /** Sizes of CLIP and SigLIP. @param extra rows of the table of positions that stand for no patch */
 function squareTower({ vision, text }: TowerRead, extra = 0) {
   const [image, patch] = [vision.whole('image_size'), vision.whole('patch_size')];
-  if (image % patch !== 0)
-    badFolderFile(file, `vision_config.image_size ${image} is not a multiple of patch_size ${patch}`);
+  if (image % patch !== 0) badConfig(`vision_config.image_size ${image} is not a multiple of patch_size ${patch}`);
   const side = image / patch;
   vision.only('num_channels', 3);
   const sizes: TowerSizes = {
@@ -220,8 +217,7 @@ const idefics3: TowerKind = {
     vision.only('hidden_act', 'gelu_pytorch_tanh');
     // Patches on each side that become one token.
     const scale = top.whole('scale_factor', 2);
-    if (side % scale !== 0)
-      badFolderFile(file, `${side} patches on each side are not a multiple of scale_factor ${scale}`);
+    if (side % scale !== 0) badConfig(`${side} patches on each side are not a multiple of scale_factor ${scale}`);
     return {
       ...tower,
       table: siglipTable(tower.sizes, [
@@ -256,10 +252,10 @@ const llava: TowerKind = {
     const stated = top.get('vision_feature_layer') ?? -2;
     const layer: unknown = Array.isArray(stated) && stated.length === 1 ? stated[0] : stated;
     if (typeof layer !== 'number' || !Number.isInteger(layer))
-      return unsupported(file, `vision_feature_layer is ${show(stated)}; the outputs of one layer are supported`);
+      return unsupportedConfig(`vision_feature_layer is ${show(stated)}; the outputs of one layer are supported`);
     const layers = layer < 0 ? all + 1 + layer : layer;
     if (layers < 1 || layers > all)
-      badFolderFile(file, `vision_feature_layer is ${show(stated)}, and the tower has ${all} layers`);
+      badConfig(`vision_feature_layer is ${show(stated)}, and the tower has ${all} layers`);
     const later = Array.from({ length: all - layers }, (_, i) => `${layerPrefix}${layers + i}.`);
     return {
       ...tower,
@@ -420,10 +416,10 @@ const qwen25vl: TowerKind = {
     // Each n-th layer has full attention. The others see windows.
     const list = vision.get('fullatt_block_indexes');
     if (!Array.isArray(list) || list.length === 0 || !list.every((n) => Number.isInteger(n) && n >= 0))
-      return badFolderFile(file, `vision_config.fullatt_block_indexes has to be whole numbers, got ${show(list)}`);
+      return badConfig(`vision_config.fullatt_block_indexes has to be whole numbers, got ${show(list)}`);
     const [first] = list as [number];
     if (list.some((n, i) => n !== (i + 1) * (first + 1) - 1))
-      unsupported(file, `vision_config.fullatt_block_indexes is ${show(list)}; llama.cpp takes every n-th layer`);
+      unsupportedConfig(`vision_config.fullatt_block_indexes is ${show(list)}; llama.cpp takes every n-th layer`);
     return {
       ...tower,
       image: vision.whole('image_size', qwenImage),
@@ -468,14 +464,13 @@ const qwen3vl = (types: readonly string[], usualDeepstack: readonly number[]): T
     const positions = vision.whole('num_position_embeddings');
     const side = Math.sqrt(positions);
     if (!Number.isInteger(side))
-      badFolderFile(file, `vision_config.num_position_embeddings is ${positions}, which is not the square of a number`);
+      badConfig(`vision_config.num_position_embeddings is ${positions}, which is not the square of a number`);
     const tower = qwenTower(read, vision.whole('hidden_size'), vision.whole('intermediate_size'), positions);
     const { layers, patch, hidden, feedForward, text: width } = tower.sizes;
     const list = vision.get('deepstack_visual_indexes') ?? [];
     const isLayer = (n: unknown) => Number.isInteger(n) && (n as number) >= 0 && (n as number) < layers;
     if (!Array.isArray(list) || !list.every(isLayer) || new Set(list).size !== list.length)
-      return badFolderFile(
-        file,
+      return badConfig(
         `vision_config.deepstack_visual_indexes has to be different layers below ${layers}, got ${show(list)}`,
       );
     const merged = hidden * qwenMerge ** 2;
