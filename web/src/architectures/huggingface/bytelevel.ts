@@ -4,7 +4,6 @@
  */
 import { noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
-import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { unsupported } from './errors.js';
 import { type Json, member, objectMember } from './json.js';
 import { preTokenizerOf } from './pretokenizer.js';
@@ -13,6 +12,7 @@ import { byteLevelDifferences, differencesNote } from './token-differences.js';
 import type { Tokenizer, TokenizerFiles } from './tokenizer-input.js';
 import {
   addedTokens,
+  byteCharacters,
   checkMarks,
   flatSteps,
   kinds,
@@ -28,16 +28,6 @@ const file = 'tokenizer.json';
 /** The blank in byte-level vocabularies. */
 const blank = 'Ġ';
 
-/**
- * Characters that stand for the 256 bytes. The printable ones of Latin-1 stand for themselves; others map, in order, to characters behind
- * Latin-1.
- */
-export function byteCharacters(): string[] {
-  let next = 0x100;
-  const isPrintable = (byte: number) => (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte !== 0xad);
-  return Array.from({ length: 256 }, (_, byte) => String.fromCharCode(isPrintable(byte) ? byte : next++));
-}
-
 /** Pre-tokenizers for which the runtime adds the BOS token unless a key forbids it. */
 const addBos = ['llama-bpe', 'tekken', 'lfm2', 'falcon-h1'];
 
@@ -50,7 +40,7 @@ export function byteLevelKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer
   const vocabulary = new Vocabulary(files.size);
   const { notes } = vocabulary;
   for (const [token, id] of vocabularyEntries(model)) vocabulary.putOnce(file, id, token, kinds.normal);
-  const missing = byteCharacters().filter((character) => !Object.hasOwn(member(model, 'vocab') as object, character));
+  const missing = byteCharacters.filter((character) => !Object.hasOwn(member(model, 'vocab') as object, character));
   const { length: count } = missing;
   const lost = `${count} of 256 bytes have no token; text with them is lost, in Hugging Face too`;
   if (count > 0) notes.push(noteOf('lostBytes', { count }, lost));
@@ -68,19 +58,17 @@ export function byteLevelKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer
   }
   if (theirs !== undefined) {
     const ignores = ['tekken', 'llama-bpe'].includes(pre);
-    notes.push(...differencesNote(byteLevelDifferences(tokenizer, theirs, byteCharacters(), ignores)));
+    notes.push(...differencesNote(byteLevelDifferences(tokenizer, theirs, ignores)));
   }
   const merges = mergeTexts(model, blank);
   const prefix = files.facts.usesLlamaConverter === true ? member(files.settings, 'add_prefix_space') : undefined;
   return {
-    keys: [
-      ...(typeof prefix === 'boolean'
-        ? [{ name: 'tokenizer.ggml.add_space_prefix', type: 'bool', value: prefix } satisfies GgufKey]
-        : []),
+    keys: {
       ...vocabularyKeys('gpt2', pre, vocabulary),
-      { name: 'tokenizer.ggml.merges', type: 'string[]', value: merges },
+      merges,
+      ...(typeof prefix === 'boolean' && { add_space_prefix: prefix }),
       ...specialKeys(files, vocabulary, addBos.includes(pre) ? { addsBos: false } : {}),
-    ],
+    },
     notes,
   };
 }

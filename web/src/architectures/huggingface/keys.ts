@@ -4,7 +4,10 @@
  */
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 
-/** Types of the keys of a model, which stand behind its architecture. A key whose value is an array has the type of its elements here. */
+/** Keys by their names, with the types of their values, in writing order. A key whose value is an array has the type of its elements here. */
+type KeyTypes = Readonly<Record<string, 'u32' | 'f32' | 'bool' | 'string'>>;
+
+/** Types of the keys of a model, which stand behind its architecture. */
 const modelTypes = {
   block_count: 'u32',
   context_length: 'u32',
@@ -89,62 +92,89 @@ const modelTypes = {
   dense_3_feat_in: 'u32',
   dense_3_feat_out: 'u32',
   'classifier.output_labels': 'string',
-} as const satisfies Readonly<Record<string, 'u32' | 'f32' | 'bool' | 'string'>>;
+} as const satisfies KeyTypes;
 
 /** A key of a model, without the architecture. */
 export type KeyName = keyof typeof modelTypes;
 
 type Scalar<T> = T extends 'string' ? string : T extends 'bool' ? boolean : number;
 
-/** Keys of a model with their values. Undefined ones are not written. */
-export type Keys = {
-  readonly [name in KeyName]?:
-    | Scalar<(typeof modelTypes)[name]>
-    | readonly Scalar<(typeof modelTypes)[name]>[]
+/** Types of the keys of a tokenizer, behind `tokenizer.ggml.`. The misspelled one is part of the format. */
+const tokenizerTypes = {
+  model: 'string',
+  pre: 'string',
+  tokens: 'string',
+  scores: 'f32',
+  token_type: 'u32',
+  token_type_count: 'u32',
+  merges: 'string',
+  precompiled_charsmap: 'u32',
+  bos_token_id: 'u32',
+  eos_token_id: 'u32',
+  eot_token_id: 'u32',
+  eom_token_id: 'u32',
+  unknown_token_id: 'u32',
+  seperator_token_id: 'u32',
+  padding_token_id: 'u32',
+  cls_token_id: 'u32',
+  mask_token_id: 'u32',
+  prefix_token_id: 'u32',
+  suffix_token_id: 'u32',
+  middle_token_id: 'u32',
+  add_bos_token: 'bool',
+  add_eos_token: 'bool',
+  add_sep_token: 'bool',
+  add_space_prefix: 'bool',
+  remove_extra_whitespaces: 'bool',
+  'normalizer.lowercase': 'bool',
+  'normalizer.strip_accents': 'bool',
+} as const satisfies KeyTypes;
+
+/** Values of keys. Undefined ones are not written. */
+type Values<Types extends KeyTypes> = {
+  readonly [name in keyof Types]?:
+    | Scalar<Types[name]>
+    | readonly Scalar<Types[name]>[]
+    | (name extends 'precompiled_charsmap' ? Uint8Array : never)
     // The pattern of windows is a list, or a step.
     | (name extends 'attention.sliding_window_pattern' ? number : never)
     | undefined;
 };
 
-/** Keys of tokenizers, behind `tokenizer.ggml.`. The misspelled one is part of the format. */
-const tokenizerNames = [
-  ...['model', 'pre', 'tokens', 'scores', 'token_type', 'token_type_count', 'merges', 'precompiled_charsmap'],
-  ...['bos_token_id', 'eos_token_id', 'eot_token_id', 'eom_token_id', 'unknown_token_id', 'seperator_token_id'],
-  ...['padding_token_id', 'cls_token_id', 'mask_token_id', 'prefix_token_id', 'suffix_token_id', 'middle_token_id'],
-  ...['add_bos_token', 'add_eos_token', 'add_sep_token', 'add_space_prefix', 'remove_extra_whitespaces'],
-  ...['normalizer.lowercase', 'normalizer.strip_accents'],
-];
+/** Keys of a model. */
+export type Keys = Values<typeof modelTypes>;
 
-const places = new Map(tokenizerNames.map((name, place) => [`tokenizer.ggml.${name}`, place]));
+/** Keys of a tokenizer. */
+export type TokenizerKeys = Values<typeof tokenizerTypes>;
 
-/** The keys of a tokenizer in writing order, chat templates last. Of keys with the same name, the last one counts. */
-export function tokenizerKeys(keys: readonly GgufKey[]): GgufKey[] {
-  const placeOf = ({ name }: GgufKey) => places.get(name) ?? Infinity;
-  const all = [...new Map(keys.map((key) => [key.name, key])).values()];
-  return all.sort((a, b) => placeOf(a) - placeOf(b) || 0);
+/** Keys with their types, in writing order. */
+export function typedKeys<Types extends KeyTypes>(prefix: string, types: Types, values: Values<Types>): GgufKey[] {
+  return Object.entries(types).flatMap(([key, type]): GgufKey[] => {
+    const value: unknown = values[key];
+    if (value === undefined) return [];
+    // llama.cpp writes lists of numbers as i32.
+    const ofList = value instanceof Uint8Array ? 'u8[]' : type === 'u32' ? 'i32[]' : `${type}[]`;
+    const isList = typeof value === 'object';
+    const own = isList ? ofList : typeof value === 'number' && type === 'bool' ? 'u32' : type;
+    return [{ name: `${prefix}.${key}`, type: own, value } as GgufKey];
+  });
 }
 
-/** All keys of a file in writing order. */
+/** The keys of a tokenizer. */
+export const tokenizerKeys = (keys: TokenizerKeys) => typedKeys('tokenizer.ggml', tokenizerTypes, keys);
+
+/** All keys of a file. */
 export function fileKeys(
   architecture: string,
   name: string | undefined,
   keys: Keys,
   ofTokenizer: readonly GgufKey[],
 ): GgufKey[] {
-  const ofModel = (Object.keys(modelTypes) as KeyName[]).flatMap((key): GgufKey[] => {
-    const value = keys[key];
-    if (value === undefined) return [];
-    const type = modelTypes[key];
-    // llama.cpp writes lists of numbers as i32.
-    const ofList = type === 'u32' ? 'i32[]' : `${type}[]`;
-    const own = Array.isArray(value) ? ofList : typeof value === 'number' && type === 'bool' ? 'u32' : type;
-    return [{ name: `${architecture}.${key}`, type: own, value } as GgufKey];
-  });
   return [
     { name: 'general.architecture', type: 'string', value: architecture },
     { name: 'general.type', type: 'string', value: 'model' },
     ...(name === undefined || name === '' ? [] : [{ name: 'general.name', type: 'string', value: name } as const]),
-    ...ofModel,
+    ...typedKeys(architecture, modelTypes, keys),
     ...ofTokenizer,
   ];
 }

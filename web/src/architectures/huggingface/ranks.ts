@@ -8,7 +8,7 @@ import { type Note, noteOf } from '../../core/note.js';
 import { quoted } from '../../formats/files/bytes.js';
 import { badFolderFile } from './errors.js';
 import type { Json } from './json.js';
-import type { AddedToken } from './vocabulary.js';
+import { type AddedToken, byteCharacters } from './vocabulary.js';
 
 const file = 'tokenizer.model';
 
@@ -32,7 +32,7 @@ const classTokens = [
 const pattern = String.raw`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`;
 
 /** Tokens in the letters that stand for bytes, with their ranks, which are their ids. */
-function readRanks(bytes: Uint8Array, characters: readonly string[]): Map<string, number> {
+function readRanks(bytes: Uint8Array): Map<string, number> {
   const ranks = new Map<string, number>();
   for (const [i, text] of new TextDecoder('latin1').decode(bytes).split('\n').entries()) {
     if (text.trim() === '') continue;
@@ -45,7 +45,7 @@ function readRanks(bytes: Uint8Array, characters: readonly string[]): Map<string
       return badFolderFile(file, `line ${i + 1} is not base64`);
     }
     if (binary.length > longest) badFolderFile(file, `the token of line ${i + 1} has ${binary.length} bytes`);
-    const token = Array.from(binary, (byte) => characters[byte.charCodeAt(0)]).join('');
+    const token = Array.from(binary, (byte) => byteCharacters[byte.charCodeAt(0)]).join('');
     if (ranks.has(token)) badFolderFile(file, `the token ${quoted(token)} occurs twice`);
     ranks.set(token, Number(rank));
   }
@@ -54,15 +54,13 @@ function readRanks(bytes: Uint8Array, characters: readonly string[]): Map<string
 
 /**
  * The tokenizer.json of a vocabulary of tiktoken. Tokens that more than two others make are reached by no merge.
- * @param characters stand for the 256 bytes
  * @param listed the added tokens that tokenizer_config.json lists
  */
 export function tokenizerOfRanks(
   bytes: Uint8Array,
-  characters: readonly string[],
   listed: readonly AddedToken[],
 ): { readonly tokenizer: Json; readonly notes: readonly Note[] } {
-  const ranks = readRanks(bytes, characters);
+  const ranks = readRanks(bytes);
   const merges: [string, string][] = [];
   const unreached: string[] = [];
   for (const [token, own] of [...ranks].sort(([, a], [, b]) => a - b)) {

@@ -5,9 +5,9 @@
 import { noteOf } from '../../core/note.js';
 import { mention } from '../../core/option-problem.js';
 import { show } from '../../core/show.js';
-import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { badFolderFile, incomplete, unsupported } from './errors.js';
 import { isObject, type Json, member, objectMember } from './json.js';
+import type { TokenizerKeys } from './keys.js';
 import { parseSentencePiece } from './protobuf.js';
 import { specialKeys } from './special.js';
 import { differencesNote, MergeRanks, sampleTexts, sentencePieceDifferences } from './token-differences.js';
@@ -84,7 +84,12 @@ const gemmaRoles: Json = {
  * Reference: github.com/Tippach/Franken-Llama 1774451, conversion/gemma.py, and LlamaHfVocab in gguf-py/gguf/vocab.py.
  * @param base tokens of the model; those behind them were added
  */
-function gemma4Keys(files: TokenizerFiles, vocabulary: Vocabulary, base: number, merges: readonly string[]): GgufKey[] {
+function gemma4Keys(
+  files: TokenizerFiles,
+  vocabulary: Vocabulary,
+  base: number,
+  merges: readonly string[],
+): TokenizerKeys {
   // transformers counts tokens as special that a key ending in _token names, and further ones, as PreTrainedTokenizerBase of its version 5 does.
   // `special` of tokenizer.json does not count.
   const all: Json = { ...gemmaRoles, ...files.settings };
@@ -103,39 +108,26 @@ function gemma4Keys(files: TokenizerFiles, vocabulary: Vocabulary, base: number,
     if (special.has(text)) return kinds.control;
     return id < base ? kinds.normal : kinds.user;
   });
-  const last: readonly GgufKey[] = [
-    { name: 'tokenizer.ggml.add_space_prefix', type: 'bool', value: false },
-    { name: 'tokenizer.ggml.add_bos_token', type: 'bool', value: true },
-  ];
-  // A key that is set again keeps its place.
-  const roles = specialKeys(files, vocabulary).map((key) => last.find(({ name }) => name === key.name) ?? key);
-  return [
-    { name: 'tokenizer.ggml.model', type: 'string', value: 'gemma4' },
-    { name: 'tokenizer.ggml.tokens', type: 'string[]', value: vocabulary.tokens },
-    { name: 'tokenizer.ggml.scores', type: 'f32[]', value: vocabulary.scores.map(() => addedScore) },
-    { name: 'tokenizer.ggml.token_type', type: 'i32[]', value: types },
-    { name: 'tokenizer.ggml.merges', type: 'string[]', value: merges },
-    ...roles,
-    ...last.filter((key) => !roles.includes(key)),
-  ];
+  return {
+    ...{ model: 'gemma4', tokens: vocabulary.tokens, token_type: types, merges },
+    scores: vocabulary.scores.map(() => addedScore),
+    ...specialKeys(files, vocabulary),
+    ...{ add_space_prefix: false, add_bos_token: true },
+  };
 }
 
 /** The keys of a vocabulary with scores. */
-function sentencePieceKeys(files: TokenizerFiles, vocabulary: Vocabulary, addsBlank: boolean): GgufKey[] {
+function sentencePieceKeys(files: TokenizerFiles, vocabulary: Vocabulary, addsBlank: boolean): TokenizerKeys {
+  // The converters of Llama and Ernie write it as the file has it.
   const stated = member(files.settings, 'add_prefix_space');
-  const prefix = files.facts.usesLlamaConverter === true ? stated : undefined;
-  const said = typeof prefix === 'boolean';
-  // The converter of Ernie states it behind the other keys.
-  const late = files.architecture.startsWith('ernie4_5') && typeof stated === 'boolean';
-  const spacePrefix = (value: boolean): GgufKey => ({ name: 'tokenizer.ggml.add_space_prefix', type: 'bool', value });
-  return [
-    ...(said ? [spacePrefix(prefix)] : []),
+  const isWritten = files.facts.usesLlamaConverter === true || files.architecture.startsWith('ernie4_5');
+  const prefix = isWritten && typeof stated === 'boolean' ? stated : addsBlank ? undefined : false;
+  return {
     ...vocabularyKeys('llama', files.architecture === 'chatglm' ? 'chatglm-spm' : 'default', vocabulary),
-    { name: 'tokenizer.ggml.scores', type: 'f32[]', value: vocabulary.scores },
+    scores: vocabulary.scores,
+    ...(prefix !== undefined && { add_space_prefix: prefix }),
     ...specialKeys(files, vocabulary),
-    ...(addsBlank || said || late ? [] : [spacePrefix(false)]),
-    ...(late ? [spacePrefix(stated)] : []),
-  ];
+  };
 }
 
 /**
@@ -301,8 +293,7 @@ export function sentencePieceFromJson(files: TokenizerFiles, tokenizer: Json): T
     return { keys: gemma4Keys(files, vocabulary, entries.length, merges), notes: vocabulary.notes };
   }
   const keys = sentencePieceKeys(files, vocabulary, addsBlank);
-  const prefix = keys.find(({ name }) => name === 'tokenizer.ggml.add_space_prefix')?.value !== false;
-  const differing = sentencePieceDifferences(tokenizer, ranks, vocabulary, prefix);
+  const differing = sentencePieceDifferences(tokenizer, ranks, vocabulary, keys.add_space_prefix !== false);
   if (lacking !== undefined) {
     if (differing === undefined) notSupported();
     else if (differing.length > sampleTexts.length / 2)

@@ -4,8 +4,8 @@
  */
 import { noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
-import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
+import type { TokenizerKeys } from './keys.js';
 import type { TokenizerFiles } from './tokenizer-input.js';
 import { addedTokens, type Vocabulary } from './vocabulary.js';
 
@@ -164,33 +164,24 @@ export interface SpecialWish {
   readonly normalizes?: boolean;
 }
 
-/** Keys of the special tokens. Of keys with the same name, the last one counts. */
-export function specialKeys(files: TokenizerFiles, vocabulary: Vocabulary, wish: SpecialWish = {}): GgufKey[] {
+/** Keys of the special tokens. */
+export function specialKeys(files: TokenizerFiles, vocabulary: Vocabulary, wish: SpecialWish = {}): TokenizerKeys {
   const { facts, size, config, tokenizer } = files;
   const found = readRoles(files);
   const ids = roleIds(files, found, vocabulary);
   if (wish.addsBos !== undefined && !found.adds.has('bos')) found.adds.set('bos', wish.addsBos);
-  const idKey = (role: string, value: number): GgufKey => ({ name: `tokenizer.ggml.${role}`, type: 'u32', value });
-  const addKey = (role: string, value: boolean): GgufKey => {
-    return { name: `tokenizer.ggml.add_${role}_token`, type: 'bool', value };
-  };
+  const adds = [...Object.entries(facts.adds ?? {}), ...[...found.adds].filter(([role]) => addable.includes(role))];
   const lowered = lowers(member(tokenizer, 'normalizer'));
-  const lowercase: GgufKey = { name: 'tokenizer.ggml.normalizer.lowercase', type: 'bool', value: lowered };
   // The converter of Llama knows the infill tokens of CodeLlama and text without a BOS token by the size of the vocabulary.
-  const bySize = facts.usesLlamaConverter === true;
-  const infill = ['prefix', 'suffix', 'middle', 'eot'];
+  const bySize = facts.usesLlamaConverter === true ? size : undefined;
+  const infill = ['prefix', 'suffix', 'middle', 'eot'].map((role, i) => [`${role}_token_id`, 32007 + i]);
   const set = Object.entries(facts.roleIds?.(config, arrayMember(files.generation, 'eos_token_id')) ?? {});
-  return [
-    ...Object.entries(facts.adds ?? {}).map(([role, value]) => addKey(role, value)),
-    ...(bySize && size === 32016 ? infill.map((role, i) => idKey(`${role}_token_id`, 32007 + i)) : []),
-    ...[...ids].map(([role, value]) => idKey(idKeys[role] as string, value)),
-    ...[...found.adds].flatMap(([role, value]) => (addable.includes(role) ? [addKey(role, value)] : [])),
-    ...(bySize && size === 49152 ? [addKey('bos', false)] : []),
-    ...files.templates,
-    ...(lowered || wish.normalizes === true ? [lowercase] : []),
-    ...set.flatMap(([role, id]) => {
-      const isId = typeof id === 'number' && Number.isInteger(id) && id >= 0 && id < vocabulary.size;
-      return isId ? [idKey(idKeys[role] as string, id)] : [];
-    }),
-  ];
+  const isId = (id: unknown) => typeof id === 'number' && Number.isInteger(id) && id >= 0 && id < vocabulary.size;
+  return Object.fromEntries([
+    ...(bySize === 32016 ? infill : []),
+    ...[...ids, ...set.filter(([, id]) => isId(id))].map(([role, id]) => [idKeys[role], id]),
+    ...adds.map(([role, value]) => [`add_${role}_token`, value]),
+    ...(bySize === 49152 ? [['add_bos_token', false]] : []),
+    ...(lowered || wish.normalizes === true ? [['normalizer.lowercase', lowered]] : []),
+  ]);
 }

@@ -8,6 +8,7 @@ import { show } from '../../core/show.js';
 import { type Json, member, objectMember } from './json.js';
 import {
   addedTokens,
+  byteCharacters,
   byteToken,
   flatSteps,
   mergePairs,
@@ -238,13 +239,11 @@ export function differencesNote(differing: readonly string[] = []): Note[] {
 /**
  * Sample texts that become other tokens, for byte-level BPE whose pattern is another one in llama.cpp. Undefined if a pattern is not known.
  * @param patterns by which llama.cpp cuts words
- * @param characters stand for the 256 bytes
  * @param ignoring true if llama.cpp takes a word that is a token as a whole
  */
 export function byteLevelDifferences(
   tokenizer: Json,
   patterns: readonly string[],
-  characters: readonly string[],
   ignoring: boolean,
 ): string[] | undefined {
   // llama.cpp cuts at the matches of patterns, one after the other.
@@ -257,7 +256,7 @@ export function byteLevelDifferences(
   const vocabulary = objectMember(model, 'vocab') as Json;
   const tokensOf = (words: readonly string[], whole: boolean) =>
     words.flatMap((word) => {
-      const symbols = [...encoder.encode(word)].map((byte) => characters[byte] as string);
+      const symbols = [...encoder.encode(word)].map((byte) => byteCharacters[byte] as string);
       const all = symbols.join('');
       if (whole && Object.hasOwn(vocabulary, all)) return [all];
       return mergeSymbols(symbols, (left, right) => ranks.rankOf(left, right));

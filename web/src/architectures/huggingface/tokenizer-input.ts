@@ -1,8 +1,8 @@
 /** Inputs and result of reading a tokenizer. */
 import type { Note } from '../../core/note.js';
-import type { GgufKey } from '../../formats/gguf/pairs.js';
 import type { Config } from './config.js';
 import type { Json } from './json.js';
+import type { TokenizerKeys } from './keys.js';
 
 /**
  * Tokenizers of encoders: WordPiece, the byte-level ones of RoBERTa and ModernBERT, and Unigram of XLM-R and T5. Decoders have the kind that
@@ -48,12 +48,10 @@ export interface TokenizerFiles extends TokenizerInput {
   readonly added: Json | undefined;
   /** generation_config.json */
   readonly generation: Json | undefined;
-  /** Chat templates: one, or several by name. */
-  readonly templates: readonly GgufKey[];
 }
 
-/** Keys of a tokenizer, and notes. */
+/** Keys of a tokenizer without chat templates, and notes. */
 export interface Tokenizer {
-  readonly keys: readonly GgufKey[];
+  readonly keys: TokenizerKeys;
   readonly notes: readonly Note[];
 }

@@ -1,9 +1,9 @@
 /** Finds the kind of a folder's tokenizer, and reads it. */
-import { noteOf } from '../../core/note.js';
+import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import type { Folder } from '../recipe.js';
-import { byteCharacters, byteLevelKeys } from './bytelevel.js';
+import { byteLevelKeys } from './bytelevel.js';
 import { badFolderFile, incomplete, unsupported } from './errors.js';
 import { arrayMember, decodeText, isObject, type Json, member, objectMember, parseObject } from './json.js';
 import { tokenizerKeys } from './keys.js';
@@ -74,8 +74,11 @@ async function readTemplates(folder: Folder, settings: Json | undefined): Promis
   ];
 }
 
-/** Reads a folder's tokenizer. @throws ScalepointError `BAD_FILE` or `UNKNOWN_FORMAT` */
-export async function readTokenizer(folder: Folder, wish: TokenizerInput): Promise<Tokenizer> {
+/** Reads a folder's tokenizer. Its keys are in writing order, chat templates last. @throws ScalepointError `BAD_FILE` or `UNKNOWN_FORMAT` */
+export async function readTokenizer(
+  folder: Folder,
+  wish: TokenizerInput,
+): Promise<{ keys: readonly GgufKey[]; notes: readonly Note[] }> {
   const object = async (name: string) => {
     const bytes = await folder.file(name);
     return bytes === undefined ? undefined : parseObject(name, bytes);
@@ -88,8 +91,8 @@ export async function readTokenizer(folder: Folder, wish: TokenizerInput): Promi
     settings,
     added: await object('added_tokens.json'),
     generation: await object('generation_config.json'),
-    templates: await readTemplates(folder, settings),
   };
+  const templates = await readTemplates(folder, settings);
   const read = await readKind(folder, files);
   const notes = [...read.notes];
   // Note tokens that take the blanks behind them. llama.cpp has this for models of Phi-3 alone, which it knows by their names: see
@@ -108,7 +111,7 @@ export async function readTokenizer(folder: Folder, wish: TokenizerInput): Promi
       'behind, and llama.cpp does so only in models whose general.name contains phi-3: give the folder such a name';
     notes.push(noteOf('nameNeeded', { name, tokens: strips.length }, text));
   }
-  return { keys: tokenizerKeys(read.keys), notes };
+  return { keys: [...tokenizerKeys(read.keys), ...templates], notes };
 }
 
 /**
@@ -120,7 +123,7 @@ async function chatGlmTokenizer(folder: Folder, files: TokenizerFiles): Promise<
   if (model === undefined) return undefined;
   if (isRankFile(model)) {
     if (files.tokenizer !== undefined) return undefined;
-    const { tokenizer, notes } = tokenizerOfRanks(model, byteCharacters(), addedById(files.settings));
+    const { tokenizer, notes } = tokenizerOfRanks(model, addedById(files.settings));
     const read = byteLevelKeys({ ...files, tokenizer }, tokenizer);
     return { ...read, notes: [...notes, ...read.notes] };
   }
@@ -163,7 +166,7 @@ async function readKind(folder: Folder, files: TokenizerFiles): Promise<Tokenize
   if (kind === 'wordpiece') return wordPieceKeys(files, tokenizer as Json);
   if (kind === 'bytes') {
     const read = byteLevelKeys(files, tokenizer as Json);
-    return encoder === 'roberta' ? { ...read, keys: [...read.keys, tokenTypeCount(files)] } : read;
+    return encoder === 'roberta' ? { ...read, keys: { ...read.keys, token_type_count: tokenTypeCount(files) } } : read;
   }
   // Gemma 4 is read from tokenizer.json alone.
   const model = wish.architecture === 'gemma4' ? undefined : await folder.file('tokenizer.model');

@@ -3,9 +3,9 @@
  * Reference: github.com/ggml-org/llama.cpp, conversion/ bert.py at 2ca8afc (_xlmroberta_set_vocab), t5.py 5535795.
  */
 import { show } from '../../core/show.js';
-import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { badFolderFile, unsupported } from './errors.js';
 import { type Json, member, objectMember } from './json.js';
+import type { TokenizerKeys } from './keys.js';
 import { parseSentencePiece, type SentencePieceModel } from './protobuf.js';
 import { specialKeys } from './special.js';
 import type { Tokenizer, TokenizerFiles } from './tokenizer-input.js';
@@ -18,29 +18,23 @@ interface Normalizer {
   readonly charsmap: Uint8Array;
 }
 
-/** The key with the number of kinds of tokens that an encoder tells apart. */
-export function tokenTypeCount({ config }: TokenizerFiles): GgufKey {
-  return { name: 'tokenizer.ggml.token_type_count', type: 'u32', value: config.whole('type_vocab_size', 1) };
-}
+/** The number of kinds of tokens that an encoder tells apart. */
+export const tokenTypeCount = ({ config }: TokenizerFiles): number => config.whole('type_vocab_size', 1);
 
 /** The keys of a vocabulary. */
 function unigramKeys(
   files: TokenizerFiles,
   vocabulary: Vocabulary,
   { addsBlank, removesBlanks, charsmap }: Normalizer,
-  count: readonly GgufKey[],
-): GgufKey[] {
-  return [
+): TokenizerKeys {
+  return {
     ...vocabularyKeys('t5', 'default', vocabulary),
-    { name: 'tokenizer.ggml.scores', type: 'f32[]', value: vocabulary.scores },
-    { name: 'tokenizer.ggml.add_space_prefix', type: 'bool', value: addsBlank },
-    ...count,
-    { name: 'tokenizer.ggml.remove_extra_whitespaces', type: 'bool', value: removesBlanks },
-    ...(charsmap.length === 0
-      ? []
-      : [{ name: 'tokenizer.ggml.precompiled_charsmap', type: 'u8[]', value: charsmap } as const]),
+    scores: vocabulary.scores,
+    add_space_prefix: addsBlank,
+    remove_extra_whitespaces: removesBlanks,
+    ...(charsmap.length > 0 && { precompiled_charsmap: charsmap }),
     ...specialKeys(files, vocabulary),
-  ];
+  };
 }
 
 /** Fails unless the rules begin with the size of their first part, which the runtime relies on. */
@@ -84,7 +78,8 @@ export function xlmRobertaFromModel(files: TokenizerFiles, bytes: Uint8Array): T
     if (id < vocabulary.size) vocabulary.set(id, token, token === '<unk>' ? kinds.unknown : kinds.control);
   });
   vocabulary.check(file);
-  return { keys: unigramKeys(files, vocabulary, model, [tokenTypeCount(files)]), notes: vocabulary.notes };
+  const keys = { ...unigramKeys(files, vocabulary, model), token_type_count: tokenTypeCount(files) };
+  return { keys, notes: vocabulary.notes };
 }
 
 /** Reads a tokenizer.json of XLM-R. */
@@ -124,7 +119,8 @@ export function xlmRobertaFromJson(files: TokenizerFiles, tokenizer: Json): Toke
     removesBlanks: flag('clean_up_tokenization_spaces'),
     charsmap,
   };
-  return { keys: unigramKeys(files, vocabulary, normalizer, [tokenTypeCount(files)]), notes: vocabulary.notes };
+  const keys = { ...unigramKeys(files, vocabulary, normalizer), token_type_count: tokenTypeCount(files) };
+  return { keys, notes: vocabulary.notes };
 }
 
 /** Reads tokenizer.model or spiece.model of T5, and the tokens of added_tokens.json. */
@@ -139,5 +135,5 @@ export function t5Keys(files: TokenizerFiles, bytes: Uint8Array): Tokenizer {
     if (id < vocabulary.size) vocabulary.set(id, text, kinds.user, addedScore);
   }
   vocabulary.check(file);
-  return { keys: unigramKeys(files, vocabulary, model, []), notes: vocabulary.notes };
+  return { keys: unigramKeys(files, vocabulary, model), notes: vocabulary.notes };
 }

@@ -3,9 +3,9 @@
 import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import { quoted } from '../../formats/files/bytes.js';
-import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { badConfig, badFolderFile, unsupported } from './errors.js';
 import { arrayMember, isObject, type Json, member } from './json.js';
+import type { TokenizerKeys } from './keys.js';
 import type { SentencePieceModel } from './protobuf.js';
 
 /** Kinds of tokens, with the numbers of `tokenizer.ggml.token_type`. */
@@ -117,13 +117,8 @@ export class Vocabulary {
 }
 
 /** Keys of all vocabularies: the kind of the tokenizer, its pre-tokenizer, and the tokens with their kinds. */
-export function vocabularyKeys(model: string, pre: string, { tokens, types }: Vocabulary): GgufKey[] {
-  return [
-    { name: 'tokenizer.ggml.model', type: 'string', value: model },
-    { name: 'tokenizer.ggml.pre', type: 'string', value: pre },
-    { name: 'tokenizer.ggml.tokens', type: 'string[]', value: tokens },
-    { name: 'tokenizer.ggml.token_type', type: 'i32[]', value: types },
-  ];
+export function vocabularyKeys(model: string, pre: string, { tokens, types }: Vocabulary) {
+  return { model, pre, tokens, token_type: types } satisfies TokenizerKeys;
 }
 
 /** A token that was added to the model's vocabulary. */
@@ -197,6 +192,16 @@ export function mergeTexts(model: Json, blank: string): string[] {
   if (Array.isArray(merges) && merges.every(isPair)) return merges as string[];
   return mergePairs(model).map(([a, b]) => `${a.replaceAll(' ', blank)} ${b.replaceAll(' ', blank)}`);
 }
+
+/**
+ * Characters that stand for the 256 bytes in byte-level vocabularies. The printable ones of Latin-1 stand for themselves; others map, in
+ * order, to characters behind Latin-1.
+ */
+export const byteCharacters: readonly string[] = (() => {
+  let next = 0x100;
+  const isPrintable = (byte: number) => (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte !== 0xad);
+  return Array.from({ length: 256 }, (_, byte) => String.fromCharCode(isPrintable(byte) ? byte : next++));
+})();
 
 /** The token of a byte in SentencePiece's vocabularies. */
 export const byteToken = (byte: number) => `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`;

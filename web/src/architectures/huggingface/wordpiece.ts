@@ -13,7 +13,7 @@ import { addedTokens, kinds, looksSpecial, Vocabulary, vocabularyEntries, vocabu
 const file = 'tokenizer.json';
 
 /** Required roles. If one is missing, the runtime uses the ids of the original BERT. */
-const needed = ['unknown', 'cls', 'seperator'];
+const needed = ['unknown', 'cls', 'seperator'] as const;
 
 /** Reads a WordPiece tokenizer. */
 export function wordPieceKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer {
@@ -37,20 +37,20 @@ export function wordPieceKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer
   const special = specialKeys(files, vocabulary, { normalizes: true });
   // The runtime strips accents by default; Hugging Face by default only together with lowering the case.
   const strips = member(normalizer, 'strip_accents') ?? member(normalizer, 'lowercase') !== false;
-  if (strips === false) special.push({ name: 'tokenizer.ggml.normalizer.strip_accents', type: 'bool', value: false });
   for (const role of needed)
-    if (!special.some(({ name }) => name === `tokenizer.ggml.${role}_token_id`))
+    if (special[`${role}_token_id`] === undefined)
       badFolderFile(
         'tokenizer_config.json',
         `nothing says which token is the ${role === 'seperator' ? 'separator' : role} one`,
       );
   return {
-    keys: [
-      tokenTypeCount(files),
+    keys: {
       // The runtime requires the name of a pre-tokenizer, but does not use it.
       ...vocabularyKeys('bert', 'jina-v2-en', vocabulary),
+      token_type_count: tokenTypeCount(files),
       ...special,
-    ],
+      ...(strips === false && { 'normalizer.strip_accents': false }),
+    },
     notes: vocabulary.notes,
   };
 }
