@@ -11,12 +11,12 @@ import { codedLayoutOf, quantizedLayoutOf, sourceNotes } from '../formats/safete
 import { tensorsAsFloats } from '../formats/safetensors/safetensors.js';
 import type { WeightNames } from '../formats/weight-names.js';
 import { readStatistics } from '../formats/weight-statistics.js';
-import { carryOutAll, type SourceWeight } from './carry-out.js';
+import { type Carried, carryOutAll, type SourceWeight } from './carry-out.js';
 import type { Beside, Converted } from './converter.js';
 import { architectureNames } from './families/index.js';
 import { type ConvertOptions, convertHuggingface, folderWeightNames } from './huggingface/convert.js';
 import { convertTower, type TowerTarget } from './huggingface/vision/convert.js';
-import type { Folder } from './recipe.js';
+import type { Conversion, Folder } from './recipe.js';
 
 /** The first architecture that a config.json names, if it is known. */
 export function architectureIn(bytes: Uint8Array<ArrayBuffer>): string | undefined {
@@ -73,24 +73,10 @@ function folderOf(
 }
 
 /** The contents of the GGUF file that a folder becomes. */
-async function carriedOut(
-  model: OpenModel,
-  beside: Beside,
-  name: string | undefined,
-  requantize: boolean,
-  options: ConvertOptions,
-  tower: TowerTarget | undefined,
-) {
-  const weights = await readWeights(model, requantize);
-  const folder = folderOf(model, weights, beside, name);
-  const conversion = await (tower === undefined ? convertHuggingface(folder, options) : convertTower(folder, tower));
-  const { architecture, notes, types } = conversion;
-  const before = sourceNotes(weights.map(({ tensor }) => tensor));
-  return { architecture, types, notes: [...before, ...notes], ...carryOutAll(weights, conversion) };
-}
+type CarriedFolder = Carried & Pick<Conversion, 'architecture' | 'types' | 'notes'>;
 
 /** Conversions of open models, by their names and options. Plans for a size are made of one model with each type. */
-const known = new WeakMap<OpenModel, Map<string, ReturnType<typeof carriedOut>>>();
+const known = new WeakMap<OpenModel, Map<string, Promise<CarriedFolder>>>();
 
 /** A language model or its vision tower, as config.json and the files beside it describe them. */
 export async function convertFolder(
@@ -103,12 +89,20 @@ export async function convertFolder(
   const { [nameKey]: given, ...others } = metadata;
   const isNamed = typeof given === 'string' && given !== '';
   const name = isNamed ? given : beside.folder;
-  const conversions = known.get(model) ?? new Map<string, ReturnType<typeof carriedOut>>();
+  const conversions = known.get(model) ?? new Map<string, Promise<CarriedFolder>>();
   known.set(model, conversions);
   const tower = choices.mmproj === true ? ((choices.to ?? 'F32') as TowerTarget) : undefined;
   const key = JSON.stringify([name ?? null, missingBytes, preTokenizer ?? null, requantize, tower]);
-  const carried =
-    conversions.get(key) ?? carriedOut(model, beside, name, requantize, { missingBytes, preTokenizer }, tower);
+  const carryOut = async (): Promise<CarriedFolder> => {
+    const weights = await readWeights(model, requantize);
+    const folder = folderOf(model, weights, beside, name);
+    const options = { missingBytes, preTokenizer };
+    const conversion = await (tower === undefined ? convertHuggingface(folder, options) : convertTower(folder, tower));
+    const { architecture, types } = conversion;
+    const notes = [...sourceNotes(weights.map(({ tensor }) => tensor)), ...conversion.notes];
+    return { architecture, types, notes, ...carryOutAll(weights, conversion) };
+  };
+  const carried = conversions.get(key) ?? carryOut();
   conversions.set(key, carried);
   const { architecture, notes, types, view, sources } = await carried;
   return {
@@ -119,7 +113,7 @@ export async function convertFolder(
       const gguf = given as GgufChoices;
       const own = isNamed ? { ...gguf, metadata: others } : gguf;
       if (types === undefined) {
-        const plan = planGguf(view, own, partsOf, sources, await readStatistics(gguf, readOptionFile));
+        const plan = planGguf(view, own, partsOf, { sources, statistics: await readStatistics(gguf, readOptionFile) });
         return { ...plan, notes: [...notes, ...plan.notes] };
       }
       // The types and the order of a vision tower are those of llama.cpp's converter.

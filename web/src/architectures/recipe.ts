@@ -54,7 +54,7 @@ export interface Conversion {
   /** Notes for the user about the result. */
   readonly notes: readonly Note[];
   /** The type of each tensor by its name, if the target alone decides about the types. Undefined if llama-quantize's rules do. */
-  readonly types?: ReadonlyMap<string, string>;
+  readonly types?: ReadonlyMap<string, string> | undefined;
 }
 
 /** A tensor that a folder holds. */

@@ -37,8 +37,7 @@ import {
 function turnedRow(
   from: string,
   to: string,
-  ins: 'hidden' | 'feedForward',
-  outs: 'hidden' | 'feedForward',
+  [ins, outs]: readonly ['hidden' | 'feedForward', 'hidden' | 'feedForward'],
   times = 1,
 ): Row {
   const view: ViewOf = (sizes: Sizes) => viewFrom(0, [times * sizes[outs], 1], [sizes[ins], times * sizes[outs]]);
@@ -93,10 +92,10 @@ const gpt2: ModelClass = {
     layer: [
       { from: 'ln_1', to: 'attn_norm', shape: ['hidden'], bias: 'always' },
       { from: 'ln_2', to: 'ffn_norm', shape: ['hidden'], bias: 'always' },
-      turnedRow('attn.c_attn', 'attn_qkv', 'hidden', 'hidden', 3),
-      turnedRow('attn.c_proj', 'attn_output', 'hidden', 'hidden'),
-      turnedRow('mlp.c_fc', 'ffn_up', 'hidden', 'feedForward'),
-      turnedRow('mlp.c_proj', 'ffn_down', 'feedForward', 'hidden'),
+      turnedRow('attn.c_attn', 'attn_qkv', ['hidden', 'hidden'], 3),
+      turnedRow('attn.c_proj', 'attn_output', ['hidden', 'hidden']),
+      turnedRow('mlp.c_fc', 'ffn_up', ['hidden', 'feedForward']),
+      turnedRow('mlp.c_proj', 'ffn_down', ['feedForward', 'hidden']),
     ],
     // Masks of old files.
     rename: (name) => (/\.attn\.(bias|masked_bias)$/.test(name) ? undefined : name.replace(/^transformer\./, '')),

@@ -39,14 +39,14 @@ export function byteLevelKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer
   // Read the tokens of the model and those that were added.
   const vocabulary = new Vocabulary(files.size);
   const { notes } = vocabulary;
-  for (const [token, id] of vocabularyEntries(model)) vocabulary.putOnce(file, id, token, kinds.normal);
+  for (const [token, id] of vocabularyEntries(model)) vocabulary.putOnce(file, id, { text: token, type: kinds.normal });
   const missing = byteCharacters.filter((character) => !Object.hasOwn(member(model, 'vocab') as object, character));
   const { length: count } = missing;
   const lost = `${count} of 256 bytes have no token; text with them is lost, in Hugging Face too`;
   if (count > 0) notes.push(noteOf('lostBytes', { count }, lost));
   for (const { id, content, special } of addedTokens(tokenizer)) {
-    if (special || looksSpecial(content)) vocabulary.put(file, id, content, kinds.control);
-    else vocabulary.put(file, id, content.replaceAll('▁', ' '), kinds.user);
+    if (special || looksSpecial(content)) vocabulary.put(file, id, { text: content, type: kinds.control });
+    else vocabulary.put(file, id, { text: content.replaceAll('▁', ' '), type: kinds.user });
   }
   vocabulary.check(file);
   if (note !== undefined) notes.push(note);

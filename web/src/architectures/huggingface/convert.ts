@@ -82,7 +82,8 @@ function modelRecipes(folder: Folder, model: Model, { assumed }: Config): readon
   // Check the shape in the folder, because rows beyond the vocabulary are cut off later.
   const rows = model.longEmbedding === true ? embeddingRows(folder) : undefined;
   const long = rows !== undefined && rows > sizes.vocabulary;
-  const read = recipes(folder.tensors, table, long ? { ...sizes, vocabulary: rows } : sizes, architecture, assumed);
+  const stored = long ? { ...sizes, vocabulary: rows } : sizes;
+  const read = recipes(folder.tensors, { table, sizes: stored, architecture, assumed });
   const cut = (recipe: Recipe): Recipe =>
     recipe.name === 'token_embd.weight'
       ? { ...recipe, shape: [sizes.vocabulary, sizes.hidden], windows: [[0, sizes.vocabulary]] }

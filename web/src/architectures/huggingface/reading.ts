@@ -381,7 +381,8 @@ export function readClass(one: ModelClass, read: Read): Model {
     encoder: one.encoder,
     longEmbedding: one.longEmbedding,
     tied: one.ties === false || one.encoder !== undefined ? undefined : config.maybeFlag('tie_word_embeddings'),
-    made: () => (usesLlama3 ? llama3Factors(rope, config, draft.sizes.head, theta, one.llama3Factor) : []),
+    made: () =>
+      usesLlama3 ? llama3Factors(rope, config, { head: draft.sizes.head, theta, usualFactor: one.llama3Factor }) : [],
     ...details,
     keys,
     sizes: { ...draft.sizes, ...details.sizes },

@@ -76,9 +76,7 @@ export function madeTensor(name: string, values: readonly number[]): Recipe {
 export function llama3Factors(
   rope: Rope,
   config: Config,
-  head: number,
-  theta: number,
-  usualFactor = 8,
+  { head, theta, usualFactor = 8 }: { head: number; theta: number; usualFactor?: number | undefined },
 ): readonly Recipe[] {
   if (rope.type !== 'llama3') return [];
   const [factor, low, high] = [

@@ -130,15 +130,18 @@ function sentencePieceKeys(files: TokenizerFiles, vocabulary: Vocabulary, addsBl
   };
 }
 
-/**
- * Puts added tokens over a vocabulary. Those beyond the embedding are left out, with a note. `marks`: treatment of ▁ in tokens of the user.
- */
+/** Kinds of added tokens, and the treatment of ▁ in those of the user. */
+interface AddedKinds {
+  readonly kindOf: (token: AddedToken) => number;
+  readonly keepsMarks: boolean;
+}
+
+/** Puts added tokens over a vocabulary. Those beyond the embedding are left out, with a note. */
 function putAdded(
   vocabulary: Vocabulary,
   file: string,
   tokens: readonly AddedToken[],
-  kindOf: (token: AddedToken) => number,
-  marks: 'kept' | 'blanks',
+  { kindOf, keepsMarks }: AddedKinds,
 ): void {
   const beyond: number[] = [];
   for (const token of tokens) {
@@ -147,13 +150,9 @@ function putAdded(
       beyond.push(id);
       continue;
     }
-    const kind = kindOf(token);
-    vocabulary.set(
-      id,
-      marks === 'blanks' && kind === kinds.user ? content.replaceAll(blank, ' ') : content,
-      kind,
-      addedScore,
-    );
+    const type = kindOf(token);
+    const text = type === kinds.user && !keepsMarks ? content.replaceAll(blank, ' ') : content;
+    vocabulary.set(id, { text, type, score: addedScore });
   }
   if (beyond.length === 0) return;
   const which =
@@ -212,10 +211,11 @@ export function chatGlmFromModel(files: TokenizerFiles, bytes: Uint8Array): Toke
   const { model, vocabulary } = read;
   const { pieces } = model;
   ['<unk>', '<bos>', '<eos>'].forEach((token, id) => {
-    const { type, score } = pieces[id] ?? badFolderFile(file, `it has ${pieces.length} tokens`);
-    vocabulary.set(id, token, type, score);
+    const piece = pieces[id] ?? badFolderFile(file, `it has ${pieces.length} tokens`);
+    vocabulary.set(id, { ...piece, text: token });
   });
-  for (const [i, token] of chatTokens.entries()) vocabulary.putOnce(file, pieces.length + i, token, kinds.control);
+  for (const [i, text] of chatTokens.entries())
+    vocabulary.putOnce(file, pieces.length + i, { text, type: kinds.control });
   return finished(files, file, read);
 }
 
@@ -230,9 +230,9 @@ export function sentencePieceFromModel(files: TokenizerFiles, bytes: Uint8Array)
   const byText = Object.entries(files.added ?? {}).map(([content, id]) =>
     addedToken('added_tokens.json', show(content), { content, id }, undefined),
   );
-  putAdded(vocabulary, 'added_tokens.json', byText, () => kinds.user, 'kept');
-  putAdded(vocabulary, 'tokenizer_config.json', addedById(files.settings), kindOf, phi ? 'kept' : 'blanks');
-  if (phi) putAdded(vocabulary, 'tokenizer.json', addedTokens(files.tokenizer), kindOf, 'kept');
+  putAdded(vocabulary, 'added_tokens.json', byText, { kindOf: () => kinds.user, keepsMarks: true });
+  putAdded(vocabulary, 'tokenizer_config.json', addedById(files.settings), { kindOf, keepsMarks: phi });
+  if (phi) putAdded(vocabulary, 'tokenizer.json', addedTokens(files.tokenizer), { kindOf, keepsMarks: true });
   return finished(files, file, read);
 }
 
@@ -268,20 +268,13 @@ export function sentencePieceFromJson(files: TokenizerFiles, tokenizer: Json): T
   const unknown = member(model, 'unk_token');
   const isGemma4 = files.architecture === 'gemma4';
   const entries = vocabularyEntries(model);
-  for (const [token, id] of entries) {
-    const kind = bytePattern.test(token) ? kinds.byte : kinds.normal;
-    vocabulary.putOnce(file, id, token, token === unknown ? kinds.unknown : kind, 0 - (ranks.firstOf(token) ?? 0));
+  for (const [text, id] of entries) {
+    const type = text === unknown ? kinds.unknown : bytePattern.test(text) ? kinds.byte : kinds.normal;
+    vocabulary.putOnce(file, id, { text, type, score: 0 - (ranks.firstOf(text) ?? 0) });
   }
-  putAdded(
-    vocabulary,
-    file,
-    addedTokens(tokenizer),
-    ({ content, special }) => {
-      if (content === unknown) return kinds.unknown;
-      return special ? kinds.control : kinds.user;
-    },
-    isGemma4 ? 'kept' : 'blanks',
-  );
+  const kindOf = ({ content, special }: AddedToken) =>
+    content === unknown ? kinds.unknown : special ? kinds.control : kinds.user;
+  putAdded(vocabulary, file, addedTokens(tokenizer), { kindOf, keepsMarks: isGemma4 });
   const { addsBlank, lacking } = readSteps(tokenizer);
   const notSupported = (why = '') => unsupported(file, `${lacking} is not supported for this kind of tokenizer${why}`);
   if (lacking !== undefined && isGemma4) notSupported();

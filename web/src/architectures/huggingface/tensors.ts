@@ -283,8 +283,17 @@ function badFolderTensor(name: string, problem: string): never {
   badFolderFile('safetensors', `tensor ${quoted(name)} ${problem}`, name);
 }
 
-/** Fails for an unexpected tensor, with a reason derived from its name. */
-function misplaced(name: string, own: string, table: TensorTable, { layers }: Sizes, architecture: string): never {
+/** A model whose tensors are looked for. */
+interface ExpectedModel {
+  readonly table: TensorTable;
+  readonly sizes: Sizes;
+  readonly architecture: string;
+  /** Keys that config.json lacks, with the values that were assumed, for errors. */
+  readonly assumed: readonly string[];
+}
+
+/** Fails for an unexpected tensor, with a reason derived from its name. @param own its name in the table */
+function misplaced(name: string, own: string, { table, sizes: { layers }, architecture }: ExpectedModel): never {
   if (/\.lora_[AB]\.|\.lora_embedding_|\.lora_magnitude_/.test(name))
     badFolderTensor(name, 'is of an adapter (LoRA); merge it into its model first');
   if (quantizedEnds.test(name))
@@ -298,17 +307,11 @@ function misplaced(name: string, own: string, table: TensorTable, { layers }: Si
 
 /**
  * Recipes of a folder, in the order of its tensors. A stack of experts takes the position of its last one.
- * @param defaults keys that config.json lacks, with the values that were assumed, for errors
  * @throws ScalepointError `BAD_FILE` for a missing or unexpected tensor, or one of another shape
  */
-export function recipes(
-  tensors: readonly FolderTensor[],
-  table: TensorTable,
-  sizes: Sizes,
-  architecture: string,
-  defaults: readonly string[],
-): readonly Recipe[] {
-  const assumed = defaults.length === 0 ? '' : `; missing keys have defaults: ${defaults.join(', ')}`;
+export function recipes(tensors: readonly FolderTensor[], model: ExpectedModel): readonly Recipe[] {
+  const { table, sizes } = model;
+  const assumed = model.assumed.length === 0 ? '' : `; missing keys have defaults: ${model.assumed.join(', ')}`;
   // Reject absurd sizes before a table is built for them: every layer has more tensors than these.
   const stacks = table.layer.filter(({ from }) => from.includes('#'));
   const experts = stacks.reduce((sum, row) => sum + stackOf(row, sizes), 0);
@@ -330,7 +333,7 @@ export function recipes(
   for (const tensor of tensors) {
     const own = canonical(tensor.name, table);
     if (own === undefined) continue;
-    const place = all.get(own) ?? misplaced(tensor.name, own, table, sizes, architecture);
+    const place = all.get(own) ?? misplaced(tensor.name, own, model);
     const before = found.get(own);
     if (before !== undefined)
       badFolderFile(

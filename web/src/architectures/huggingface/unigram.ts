@@ -71,11 +71,11 @@ export function xlmRobertaFromModel(files: TokenizerFiles, bytes: Uint8Array): T
   // Behind the pieces are fillers, whose names count from the place before.
   for (let id = 4; id < vocabulary.size; id++) {
     const piece = pieces[id - 1];
-    if (piece === undefined) vocabulary.set(id, `[PAD${id - 1}]`, kinds.unused, fillerScore);
-    else vocabulary.set(id, piece.text, piece.type === kinds.user ? kinds.normal : piece.type, piece.score);
+    if (piece === undefined) vocabulary.set(id, { text: `[PAD${id - 1}]`, type: kinds.unused, score: fillerScore });
+    else vocabulary.set(id, piece.type === kinds.user ? { ...piece, type: kinds.normal } : piece);
   }
-  ['<s>', '<pad>', '</s>', '<unk>'].forEach((token, id) => {
-    if (id < vocabulary.size) vocabulary.set(id, token, token === '<unk>' ? kinds.unknown : kinds.control);
+  ['<s>', '<pad>', '</s>', '<unk>'].forEach((text, id) => {
+    if (id < vocabulary.size) vocabulary.set(id, { text, type: text === '<unk>' ? kinds.unknown : kinds.control });
   });
   vocabulary.check(file);
   const keys = { ...unigramKeys(files, vocabulary, model), token_type_count: tokenTypeCount(files) };
@@ -93,14 +93,14 @@ export function xlmRobertaFromJson(files: TokenizerFiles, tokenizer: Json): Toke
   const vocabulary = new Vocabulary(files.size, fillerScore);
   const unknown = member(model, 'unk_id') ?? 3;
   const added = new Map(addedTokens(tokenizer).map((token) => [token.id, token]));
-  (pieces as unknown[]).forEach((entry, id) => {
-    const [token, score] = Array.isArray(entry) ? (entry as unknown[]) : [];
-    if (typeof token !== 'string' || typeof score !== 'number' || !Number.isFinite(score))
-      badFolderFile(file, `model.vocab[${id}] is not a piece with a score, but ${show(entry)}`);
+  for (const [id, entry] of (pieces as unknown[]).entries()) {
+    const [text, score]: unknown[] = Array.isArray(entry) ? entry : [];
+    if (typeof text !== 'string' || typeof score !== 'number' || !Number.isFinite(score))
+      return badFolderFile(file, `model.vocab[${id}] is not a piece with a score, but ${show(entry)}`);
     const special = added.get(id);
     const kind = special === undefined ? kinds.normal : special.special ? kinds.control : kinds.user;
-    vocabulary.putOnce(file, id, token as string, id === unknown ? kinds.unknown : kind, score as number);
-  });
+    vocabulary.putOnce(file, id, { text, type: id === unknown ? kinds.unknown : kind, score });
+  }
   vocabulary.check(file);
   // Decode the rules of the normalizer, which are in base64.
   const steps = flatSteps(member(tokenizer, 'normalizer'), 'normalizers');
@@ -132,7 +132,7 @@ export function t5Keys(files: TokenizerFiles, bytes: Uint8Array): Tokenizer {
   for (const [text, id] of Object.entries(files.added ?? {})) {
     if (typeof id !== 'number' || !Number.isInteger(id) || id < 0)
       badFolderFile('added_tokens.json', `the id of the token ${show(text)} is not a whole number`);
-    if (id < vocabulary.size) vocabulary.set(id, text, kinds.user, addedScore);
+    if (id < vocabulary.size) vocabulary.set(id, { text, type: kinds.user, score: addedScore });
   }
   vocabulary.check(file);
   return { keys: unigramKeys(files, vocabulary, model), notes: vocabulary.notes };

@@ -18,6 +18,13 @@ export const fillerScore = -10000;
 /** Largest vocabulary accepted. Real ones have up to 2^18 tokens. */
 const mostTokens = 2 ** 22;
 
+/** A token with its kind, and its score, which is 0 unless given. */
+interface ScoredToken {
+  readonly text: string;
+  readonly type: number;
+  readonly score?: number;
+}
+
 /** Tokens by id, one for each row of the embedding. */
 export class Vocabulary {
   readonly tokens: string[];
@@ -37,8 +44,8 @@ export class Vocabulary {
     return this.tokens.length;
   }
 
-  set(id: number, token: string, type: number, score = 0): void {
-    this.tokens[id] = token;
+  set(id: number, { text, type, score = 0 }: ScoredToken): void {
+    this.tokens[id] = text;
     this.types[id] = type;
     this.scores[id] = score;
   }
@@ -52,25 +59,23 @@ export class Vocabulary {
   }
 
   /** Sets a token whose id comes from a file. @throws ScalepointError `BAD_FILE` if the id has no row in the embedding */
-  put(file: string, id: unknown, token: string, type: number, score = 0): void {
-    this.set(this.idOf(file, id, token), token, type, score);
+  put(file: string, id: unknown, token: ScoredToken): void {
+    this.set(this.idOf(file, id, token.text), token);
   }
 
   /** Like `put`, and fails if the id is taken. */
-  putOnce(file: string, id: unknown, token: string, type: number, score = 0): void {
-    const own = this.idOf(file, id, token);
+  putOnce(file: string, id: unknown, token: ScoredToken): void {
+    const own = this.idOf(file, id, token.text);
+    const before = quoted(this.tokens[own] ?? '');
     if (this.types[own] !== kinds.unused)
-      badFolderFile(
-        file,
-        `the tokens ${quoted(this.tokens[own] as string)} and ${quoted(token)} have the same id ${own}`,
-      );
-    this.set(own, token, type, score);
+      badFolderFile(file, `the tokens ${before} and ${quoted(token.text)} have the same id ${own}`);
+    this.set(own, token);
   }
 
   /** Sets the pieces of a SentencePiece model. Tokens of the user become normal ones. */
   putPieces(file: string, { pieces }: SentencePieceModel): void {
-    pieces.forEach(({ text, score, type }, id) => {
-      this.putOnce(file, id, text, type === kinds.user ? kinds.normal : type, score);
+    pieces.forEach((piece, id) => {
+      this.putOnce(file, id, piece.type === kinds.user ? { ...piece, type: kinds.normal } : piece);
     });
   }
 

@@ -25,9 +25,9 @@ export function wordPieceKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer
   const type = member(normalizer, 'type');
   if (type !== 'BertNormalizer') unsupported(file, `the normalizer ${show(type)} is not supported for WordPiece`);
   const vocabulary = new Vocabulary(files.size);
-  for (const [token, id] of vocabularyEntries(model)) vocabulary.putOnce(file, id, token, kinds.normal);
+  for (const [token, id] of vocabularyEntries(model)) vocabulary.putOnce(file, id, { text: token, type: kinds.normal });
   for (const { id, content, special } of addedTokens(tokenizer))
-    vocabulary.put(file, id, content, special || looksSpecial(content) ? kinds.control : kinds.user);
+    vocabulary.put(file, id, { text: content, type: special || looksSpecial(content) ? kinds.control : kinds.user });
   vocabulary.check(file);
   vocabulary.tokens.forEach((token, id) => {
     if (vocabulary.types[id] === kinds.control) return;

@@ -134,7 +134,7 @@ class Weights {
 
   #weight(source: LogicalTensor): PlannedTensor {
     const { name, shape } = source;
-    if ((shape.at(-1) as number) % mlcGroup !== 0) badTensor(name, `its rows are no multiple of ${mlcGroup}`);
+    if ((shape.at(-1) ?? 1) % mlcGroup !== 0) badTensor(name, `its rows are no multiple of ${mlcGroup}`);
     this.#checkFloats(source);
     const { floats } = quantizationOf(this.#choices.to);
     const form: MlcForm =

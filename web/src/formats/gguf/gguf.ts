@@ -139,7 +139,7 @@ export const gguf: Format<'gguf', GgufTarget, 'gguf', GgufOptions, object, GgufM
 
   async plan(model, choices, { partsOf, readOptionFile }) {
     const statistics = await readStatistics(choices, readOptionFile);
-    return planGguf(model.header, choices, partsOf, undefined, statistics);
+    return planGguf(model.header, choices, partsOf, { statistics });
   },
 
   reasonText: ggufReasonText,

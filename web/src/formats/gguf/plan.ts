@@ -175,14 +175,20 @@ function storedTensor(from: ResultTensor['from']): SourceTensor | undefined {
   return from instanceof Uint8Array ? undefined : from.source.parts[0]?.tensor;
 }
 
-/** Chooses a type for each tensor. @param weights those in NVFP4 */
+/** Inputs of the choice of types. */
+interface ConvertedInputs {
+  readonly choices: GgufChoices;
+  readonly statistics: Statistics;
+  /** Weights in NVFP4. */
+  readonly weights: ReadonlyMap<SourceTensor, ScaledWeight>;
+}
+
+/** Chooses a type for each tensor. */
 function converted(
   view: GgufView,
   tensors: ReturnType<typeof inResultOrder>['results'],
   fileType: FileType,
-  choices: GgufChoices,
-  statistics: Statistics,
-  weights: ReadonlyMap<SourceTensor, ScaledWeight>,
+  { choices, statistics, weights }: ConvertedInputs,
 ) {
   const { requantize = false } = choices;
   const hasImportance = statistics.importance !== undefined;
@@ -236,7 +242,7 @@ function converted(
 
 /**
  * Plans the result of llama-quantize for a file, or copies of its tensors. Splits are those of gguf-split.
- * @param sources source of each tensor if the model was converted: a tensor to read, or computed bytes
+ * @param given statistics, and the source of each tensor if the model was converted: a tensor to read, or computed bytes
  * @throws ScalepointError `UNSUPPORTED_DTYPE` if a tensor cannot be converted, or is quantized already; RangeError if the metadata cannot
  *   be edited, or if the target requires an importance matrix; `BAD_FILE` if the matrix does not fit
  */
@@ -244,9 +250,12 @@ export function planGguf(
   view: GgufView,
   choices: GgufChoices,
   partsOf: PartsOf,
-  sources?: readonly (LogicalTensor | Uint8Array<ArrayBuffer>)[],
-  statistics: Statistics = {},
+  given: {
+    readonly sources?: readonly (LogicalTensor | Uint8Array<ArrayBuffer>)[];
+    readonly statistics?: Statistics;
+  } = {},
 ): FilePlan {
+  const { sources, statistics = {} } = given;
   const { to, metadata } = choices;
   if (sources === undefined && choices.mmproj === true)
     throw rangeError('mmproj', { kind: 'onlyFor', files: 'folders with a vision tower' }, true);
@@ -277,7 +286,7 @@ export function planGguf(
   ];
   const set = edited(versioned, view, metadata);
   const pairs = withLayers(withImportance(set, statistics.importance), view, layers);
-  const { results, notes } = converted(view, left, fileType, choices, statistics, scaledWeights(own));
+  const { results, notes } = converted(view, left, fileType, { choices, statistics, weights: scaledWeights(own) });
   const plan = planResult(pairs, results, partsOf, { choices });
   const file = results.some(({ moments }) => moments !== undefined) ? { moments: statistics.moments?.file } : {};
   return { ...plan, ...file, notes: [...plan.notes, ...missing, ...notes] };

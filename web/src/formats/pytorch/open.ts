@@ -197,7 +197,10 @@ export async function openPytorch(files: readonly OpenFile[], open: OpenInput): 
   };
   if (isPytorchIndex(await source.read(0, Math.min(1024, source.size)))) {
     const given = others.map((other) => other.source);
-    const shards = await openShards(input, source, given, open, { names: shardNames, end: '.bin', read });
+    const shards = await openShards(input, source, given, {
+      openInput: open,
+      kind: { names: shardNames, end: '.bin', read },
+    });
     return { ...shards, notes: notes() };
   }
   const { tensors, metadata, derived = [] } = await read(source, 0);

@@ -426,7 +426,7 @@ const mostPieces = 64;
 /** Rows of a stored tensor, as a tensor of their own. */
 export function storedRows(tensor: SourceTensor, first: number, rows: number): SourceTensor {
   const { shape, bytes, byteOffset } = tensor;
-  const each = bytes / (shape[0] as number);
+  const each = bytes / (shape[0] ?? 1);
   return { ...tensor, shape: [rows, ...shape.slice(1)], bytes: each * rows, byteOffset: byteOffset + each * first };
 }
 
@@ -437,7 +437,7 @@ function someRows(source: LogicalTensor, first: number, rows: number): LogicalTe
   const shape = [rows, ...source.shape.slice(1)];
   if (gathered?.members !== undefined) {
     // These were joined from pieces of one size.
-    const each = (source.shape[0] as number) / gathered.members.length;
+    const each = (source.shape[0] ?? 1) / gathered.members.length;
     const member = gathered.members[first / each];
     return rows === each && member ? { ...others, ...member, shape } : undefined;
   }

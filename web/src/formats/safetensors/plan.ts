@@ -65,12 +65,11 @@ interface UncutGroups {
 /** Number of elements in a row. */
 const columnsOfLeft = ({ source }: LeftWeight) => source.shape.at(-1) as number;
 
-/** The note about weights that stay floats. @param why words behind their number @param remedy what converts them */
+/** The note about weights that stay floats. @param why words behind their number @param remedy options that convert them, with words */
 function leftNote(
   kind: string,
   left: readonly LeftWeight[],
-  why: string,
-  remedy: readonly (string | OptionMention)[],
+  { why, remedy }: { readonly why: string; readonly remedy: readonly (string | OptionMention)[] },
   data: object = {},
 ): Note {
   const stay = left.length === 1 ? '1 weight stays' : `${left.length} weights stay`;
@@ -103,6 +102,7 @@ const bytesOfAll = (list: readonly { readonly bytes: number }[]) => list.reduce(
 
 /** Notes about options that would convert kept weights. */
 function notesOnLeft(converted: readonly PlannedTensor[], left: readonly LeftWeight[], to: string): Note[] {
+  const byRule = mention('rules[].to', to);
   const rows = left.filter(({ by }) => by === 'groups');
   const ruled = left.filter(({ by }) => by === 'rule');
   const doubles = ruled.filter(({ reason }) => reason.kind === 'dtype');
@@ -113,21 +113,21 @@ function notesOnLeft(converted: readonly PlannedTensor[], left: readonly LeftWei
     const groupSizes = [...new Set(some.flatMap(({ groups }) => groups?.size ?? []))];
     const few = columns.length > 3 ? `${columns.slice(0, 3).join(', ')} and others` : columns.join(', ');
     const why = `: rows of ${few} cannot be divided into groups of ${groupSizes.join(' or ')}`;
-    return leftNote('leftRows', some, why, remedyFor(undefined, some), { columns, groupSizes });
+    return leftNote('leftRows', some, { why, remedy: remedyFor(undefined, some) }, { columns, groupSizes });
   });
   if (doubles.length > 0)
-    notes.push(leftNote('leftDoubles', doubles, ', as float64', remedyFor(mention('rules[].to', to), doubles)));
+    notes.push(leftNote('leftDoubles', doubles, { why: ', as float64', remedy: remedyFor(byRule, doubles) }));
   // Ignore a few small ones among many, such as the first layer of a vision transformer.
   const convertedBytes = () =>
     bytesOfAll(converted.flatMap(({ source: { parts } }) => parts.map(({ tensor }) => tensor)));
   if (others.length > 0 && bytesOfAll(others) > convertedBytes()) {
-    const remedy = remedyFor(mention('include', 'all'), others);
     const readers = ', for programs that read the file with Scalepoint';
-    notes.push(leftNote('leftLayers', others, ': loaders decode linear layers only', [...remedy, readers]));
+    const remedy = [...remedyFor(mention('include', 'all'), others), readers];
+    notes.push(leftNote('leftLayers', others, { why: ': loaders decode linear layers only', remedy }));
   }
   // Most models keep such weights on purpose. Name the remedy only if there is nothing else.
   if (named.length > 0 && converted.length + rows.length + doubles.length + others.length === 0)
-    notes.push(leftNote('leftByName', named, ', because of their names', remedyFor(mention('rules[].to', to), named)));
+    notes.push(leftNote('leftByName', named, { why: ', because of their names', remedy: remedyFor(byRule, named) }));
   return notes;
 }
 
@@ -334,7 +334,7 @@ function decideAll(
       const hasGroups = groupSizes.length > 0 && (shape.length === 2 || layout?.groupsStacked === true);
       let size = hasGroups && asked.kind !== 'per-channel' ? asked.groupSize : undefined;
       let uncut: UncutGroups | undefined;
-      if (size !== undefined && (shape.at(-1) as number) % size !== 0) {
+      if (size !== undefined && (shape.at(-1) ?? 1) % size !== 0) {
         const isShared = rule === undefined || (rule.granularity === undefined && hasSharedGranularity(choices, to));
         const path = isShared ? 'granularity' : `rules[${choices.rules?.indexOf(rule)}].granularity`;
         uncut = { path, size, isFixed: knownGroups !== undefined };

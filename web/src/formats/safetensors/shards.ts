@@ -125,8 +125,7 @@ export interface Shards {
  * @param input the index as given by the caller. Without given files, they are opened in its folder.
  * @param source the index
  * @param given the files, in any order. Files that the index does not name are ignored.
- * @param openInput opens the others
- * @param kind safetensors by default
+ * @param how the way to open other files, and their kind, which is safetensors by default
  * @throws TypeError if the files cannot be found by name; ScalepointError `BAD_FILE` if the index or a file is invalid or they contradict
  *   each other, `NOT_FOUND` or `IO` with the name of a missing file. Opened files are closed on failure.
  */
@@ -134,8 +133,7 @@ export async function openShards(
   input: FileInput,
   source: ByteSource,
   given: readonly ByteSource[] = [],
-  openInput: OpenInput = openSource,
-  kind = safetensorsKind,
+  { openInput = openSource, kind = safetensorsKind }: { openInput?: OpenInput; kind?: ShardKind } = {},
 ): Promise<Shards> {
   const openGiven: OpenByName = async (name) => {
     const [file, other] = given.filter((candidate) => candidate.name === name);
@@ -196,7 +194,7 @@ export async function openSafetensors(files: readonly OpenFile[], open: OpenInpu
   const head = await source.read(0, Math.min(32, source.size));
   if (beginsAsIndex(head)) {
     const given = others.map((other) => other.source);
-    return openShards(input, source, given, open);
+    return openShards(input, source, given, { openInput: open });
   }
   const { tensors, metadata } = await readSafetensors(source);
   return { bytes: source.size, files: [source], tensors, metadata };

@@ -15,7 +15,7 @@ import { checkFolder } from '../convert.js';
 import { badConfig, badFolderFile, unsupportedConfig } from '../errors.js';
 import { arrayMember, type Json, member, objectMember, parseObject } from '../json.js';
 import { recipes } from '../tensors.js';
-import { type Pictures, type Tower, type TowerKind, towerKinds } from './towers.js';
+import { type Pictures, type TowerKind, towerKinds } from './towers.js';
 
 const file = 'config.json';
 
@@ -80,36 +80,6 @@ function knownTower(keys: Json): TowerKind {
   return known;
 }
 
-/** Metadata in the converter's order. */
-function towerKeys(folder: Folder, tower: Tower, kind: TowerKind, pictures: Pictures, to: TowerTarget): GgufKey[] {
-  const { sizes, heads, image, statedFeedForward = sizes.feedForward } = tower;
-  const { name = '' } = folder;
-  const u32 = (key: string, value: number): GgufKey => ({ name: `clip.vision.${key}`, type: 'u32', value });
-  const [from] = pictureFiles;
-  const colors = (key: 'image_mean' | 'image_std', value: readonly number[] | undefined): GgufKey => {
-    if (value === undefined) badFolderFile(from, `${key} is missing; copy ${from} of the model into the folder`);
-    return { name: `clip.vision.${key}`, type: 'f32[]', value };
-  };
-  return [
-    { name: 'general.architecture', type: 'string', value: towerArchitecture },
-    { name: 'general.type', type: 'string', value: 'mmproj' },
-    ...(name === '' ? [] : [{ name: 'general.name', type: 'string', value: name } as const]),
-    { name: 'general.file_type', type: 'u32', value: fileTypes[to].id },
-    { name: 'clip.has_vision_encoder', type: 'bool', value: true },
-    u32('projection_dim', sizes.text),
-    u32('image_size', image),
-    u32('patch_size', sizes.patch),
-    u32('embedding_length', sizes.hidden),
-    u32('feed_forward_length', statedFeedForward),
-    u32('block_count', sizes.layers),
-    u32('attention.head_count', heads),
-    colors('image_mean', pictures.mean ?? kind.colors?.mean),
-    colors('image_std', pictures.deviation ?? kind.colors?.deviation),
-    ...tower.keys,
-    { name: 'general.quantization_version', type: 'u32', value: 2 },
-  ];
-}
-
 /**
  * Converts a vision tower.
  * @throws ScalepointError `UNKNOWN_FORMAT` for a tower that is not known, `BAD_FILE`
@@ -131,21 +101,15 @@ export async function convertTower(folder: Folder, to: TowerTarget): Promise<Tow
     badConfig(`vision_config: ${sizes.hidden} elements are not a multiple of ${heads} heads`);
   // The tables of towers state their shapes in numbers.
   const { layers, hidden, feedForward } = sizes;
-  const ofAttention = {
-    queries: hidden,
-    keys: hidden,
-    together: 3 * hidden,
-    keyHeads: heads,
-    heads,
-    head: hidden / heads,
-  };
-  const all = recipes(
-    folder.tensors,
+  const all = recipes(folder.tensors, {
     table,
-    { ...ofAttention, layers, hidden, vocabulary: 0, feedForward },
-    towerArchitecture,
-    vision.assumed,
-  );
+    sizes: {
+      ...{ layers, hidden, vocabulary: 0, feedForward, heads, keyHeads: heads, head: hidden / heads },
+      ...{ queries: hidden, keys: hidden, together: 3 * hidden },
+    },
+    architecture: towerArchitecture,
+    assumed: vision.assumed,
+  });
   const typeOf = ({ name, shape, sources: [from = ''] }: Recipe): string => {
     if (shape.length <= 1) return 'F32';
     const own = tower.forced?.(from);
@@ -156,9 +120,34 @@ export async function convertTower(folder: Folder, to: TowerTarget): Promise<Tow
   };
   // Types follow from `typeOf` alone.
   const tensors = all.map(({ float32: _, ...recipe }): Recipe => recipe);
+  // Collect the metadata in the converter's order.
+  const { name = '' } = folder;
+  const u32 = (key: string, value: number): GgufKey => ({ name: `clip.vision.${key}`, type: 'u32', value });
+  const [from] = pictureFiles;
+  const colors = (key: 'image_mean' | 'image_std', value: readonly number[] | undefined): GgufKey => {
+    if (value === undefined) badFolderFile(from, `${key} is missing; copy ${from} of the model into the folder`);
+    return { name: `clip.vision.${key}`, type: 'f32[]', value };
+  };
   return {
     architecture: towerArchitecture,
-    keys: towerKeys(folder, tower, kind, pictures, to),
+    keys: [
+      { name: 'general.architecture', type: 'string', value: towerArchitecture },
+      { name: 'general.type', type: 'string', value: 'mmproj' },
+      ...(name === '' ? [] : [{ name: 'general.name', type: 'string', value: name } as const]),
+      { name: 'general.file_type', type: 'u32', value: fileTypes[to].id },
+      { name: 'clip.has_vision_encoder', type: 'bool', value: true },
+      u32('projection_dim', sizes.text),
+      u32('image_size', tower.image),
+      u32('patch_size', sizes.patch),
+      u32('embedding_length', hidden),
+      u32('feed_forward_length', tower.statedFeedForward ?? feedForward),
+      u32('block_count', layers),
+      u32('attention.head_count', heads),
+      colors('image_mean', pictures.mean ?? kind.colors?.mean),
+      colors('image_std', pictures.deviation ?? kind.colors?.deviation),
+      ...tower.keys,
+      { name: 'general.quantization_version', type: 'u32', value: 2 },
+    ],
     tensors,
     notes: [],
     types: new Map(tensors.map((recipe) => [recipe.name, typeOf(recipe)])),

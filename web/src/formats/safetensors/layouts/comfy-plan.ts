@@ -17,12 +17,12 @@ import {
   diffusionPrefix,
   staysFloat,
 } from '../diffusion.js';
-import type { LayoutPlan, LayoutStart } from './layout.js';
+import { formSharing, type LayoutPlan, type LayoutStart } from './layout.js';
 
-type KnownModel = Pick<Architecture, 'name' | 'kept' | 'keptNames' | 'measured'>;
+type ComfyModel = Pick<Architecture, 'name' | 'kept' | 'keptNames' | 'measured'>;
 
 /** The encoder of T5. ComfyUI tells XXL from XL by the row length of one weight. */
-const t5: KnownModel & { readonly key: string } = {
+const t5: ComfyModel & { readonly key: string } = {
   name: 't5',
   key: 'encoder.block.0.layer.0.SelfAttention.q.weight',
   kept: ['shared.', 'embed_tokens.', 'relative_attention_bias.', 'layer_norm.'],
@@ -39,7 +39,7 @@ export function planComfy({ tensors, choices }: LayoutStart): LayoutPlan {
   const start = diffusionPrefix(all);
   const names = new Set(all.flatMap(({ name }) => (name.startsWith(start) ? [name.slice(start.length)] : [])));
   const diffusion = architectureWith(names);
-  const model: KnownModel | undefined = diffusion ?? (all.some(({ name }) => name === t5.key) ? t5 : undefined);
+  const model: ComfyModel | undefined = diffusion ?? (all.some(({ name }) => name === t5.key) ? t5 : undefined);
   if (model === undefined) {
     const list = diffusionArchitectures.map(({ name }) => name).join(', ');
     const message = all.some(({ name }) => clip.test(name))
@@ -48,7 +48,7 @@ export function planComfy({ tensors, choices }: LayoutStart): LayoutPlan {
     throw new ScalepointError('UNKNOWN_FORMAT', message);
   }
   const prefix = diffusion === undefined ? '' : start;
-  const forms = new Map<ComfyFormat, ComfyForm>();
+  const share = formSharing<ComfyForm>();
   return {
     ...(original && { tensors: original.tensors }),
     keptByName(name) {
@@ -75,9 +75,7 @@ export function planComfy({ tensors, choices }: LayoutStart): LayoutPlan {
     formOf({ codes }) {
       const format = codes as ComfyFormat;
       const searches = choices.range === 'mse' && (format === 'int8_tensorwise' || format === 'nvfp4');
-      const form: ComfyForm = forms.get(format) ?? { codec: 'comfy', format, ...(searches ? { search: true } : {}) };
-      forms.set(format, form);
-      return form;
+      return share({ codec: 'comfy', format, ...(searches && { search: true }) });
     },
     sidecars: () => [],
     notes(planned) {

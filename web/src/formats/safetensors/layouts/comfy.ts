@@ -18,6 +18,7 @@ import {
   fieldsInJson,
   floatOptions,
   isFields,
+  partsByRole,
   type StoredModel,
 } from './layout.js';
 
@@ -121,18 +122,14 @@ function weightOfLayer(model: StoredModel, layer: Layer): FoundWeight | string |
   if (globalScale !== undefined && elementCount(globalScale.shape) !== 1) return 'with several scales of the tensor';
   // Readers cut padded rows off by sizes that the file does not have; a bias shows the number of rows.
   const bias = model.tensor(`${path}.bias`);
-  if (bias?.shape.length === 1 && (bias.shape[0] as number) < rows) return 'with padded rows';
+  if (bias?.shape.length === 1 && (bias.shape[0] ?? 1) < rows) return 'with padded rows';
   return {
     tensor: {
       name: data.name,
       shape: known === 'nvfp4' ? [rows, 2 * width] : data.shape,
       type: comfyLabel(known),
       form: convrot ? ({ ...plain, rotation: rotation as number } satisfies ComfyForm) : plain,
-      parts: [
-        { role: 'data', tensor: data },
-        { role: 'scale', tensor: scale },
-        ...(globalScale === undefined ? [] : [{ role: 'globalScale', tensor: globalScale }]),
-      ],
+      parts: partsByRole({ data, scale, globalScale }),
     },
     beside: [...(marker === undefined ? [] : [marker]), `${path}.${isOld ? 'scale_input' : 'input_scale'}`],
   };
@@ -170,8 +167,7 @@ export const comfyLayout = {
   // The file does not tell the type that the weights had. Models of ComfyUI are bfloat16 more often than not.
   floats: () => 'BF16',
   // Tiles of 128 rows are cut into columns where they are long.
-  canBeCut: ({ shape, form }) =>
-    (form as ComfyForm).format !== 'int8_tensorwise' || (shape[1] as number) <= tileElements,
+  canBeCut: ({ shape, form }) => (form as ComfyForm).format !== 'int8_tensorwise' || (shape[1] ?? 1) <= tileElements,
   targets,
   forKnownModels: true,
   load: async () => (await import('./comfy-plan.js')).planComfy,

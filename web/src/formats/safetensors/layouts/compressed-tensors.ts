@@ -31,9 +31,11 @@ import {
   type FoundWeight,
   type FoundWeights,
   floatOptions,
+  formSharing,
   isFields,
   moduleOfWeight,
   noteFound,
+  partsByRole,
   problemFound,
   type SafetensorsChoices,
   type StoredModel,
@@ -94,12 +96,7 @@ async function findCompressed(model: StoredModel): Promise<FoundWeights> {
       refused.set(data.name, 'with a g_idx that does not give each group as many columns');
       continue;
     }
-    const parts = [
-      { role: 'data', tensor: data },
-      { role: 'scale', tensor: scale },
-      ...(zeroPoint === undefined ? [] : [{ role: 'zeroPoint', tensor: zeroPoint }]),
-      ...(isGrouped && group !== undefined ? [{ role: 'group', tensor: group }] : []),
-    ];
+    const parts = partsByRole({ data, scale, zeroPoint, group: isGrouped ? group : undefined });
     // Scales of the layer's inputs describe how it runs, not the weight.
     const inputs = ['scale', 'global_scale', 'zero_point'].map((part) => `${name.replace(/weight$/, '')}input_${part}`);
     weights.push({
@@ -156,7 +153,7 @@ async function hasBits(model: StoredModel, data: SourceTensor, mask: number, las
   const size = Math.min(data.bytes, 1 << 16);
   const words = await model.read(data, size);
   const view = new DataView(words.buffer, words.byteOffset, size);
-  const stride = last ? 4 * (data.shape[1] as number) : 4;
+  const stride = last ? 4 * (data.shape[1] ?? 1) : 4;
   for (let at = stride - 4; at < size; at += stride) if ((view.getUint32(at, true) & mask) !== 0) return true;
   return false;
 }
@@ -479,17 +476,16 @@ export const compressedTensorsLayout = {
   plan({ tensors, choices, isModel }) {
     const { scheme = 'symmetric', range = 'min-max', include, activations } = choices;
     const isPacked = !hasByteCodes(choices);
-    const forms = new Map<string, CompressedForm>();
+    const share = formSharing<CompressedForm>();
     /** The last form with its key. Consecutive tensors often share one. */
     let last: { readonly to: string; readonly dtype: string; readonly form: CompressedForm } | undefined;
     return {
       ...(isModel && include !== 'all' ? { notLinear: linearOnly(tensors) } : {}),
       formOf({ to, dtype }, groupSize) {
         if (last?.to === to && last.dtype === dtype && last.form.groupSize === groupSize) return last.form;
-        const key = `${to} ${dtype} ${groupSize}`;
         const { kind, bits = 8 }: CodedTarget = targets[to as keyof typeof targets];
         const isFloat = kind === 'floats';
-        const form: CompressedForm = forms.get(key) ?? {
+        const form = share({
           codec: 'compressed-tensors',
           type: isFloat ? 'float' : 'int',
           bits,
@@ -498,8 +494,7 @@ export const compressedTensorsLayout = {
           packed: !isFloat && isPacked,
           scale: dtype === 'F64' ? 'F32' : (dtype as CastType),
           ...(range === 'min-max' || isFloat ? {} : { range }),
-        };
-        forms.set(key, form);
+        });
         last = { to, dtype, form };
         return form;
       },

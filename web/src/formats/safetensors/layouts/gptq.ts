@@ -25,6 +25,7 @@ import {
   formSharing,
   isFields,
   moduleOfWeight,
+  partsByRole,
   type StoredModel,
 } from './layout.js';
 
@@ -237,12 +238,7 @@ export const gptqLayout = {
         lessOne.set(bits, (await areLessOne(model, zeroPoint, bits)) ?? settings.lessOne);
       }
       const form = share({ ...found.form, lessOne: words === 'gptq' && lessOne.get(bits) === true });
-      const parts = [
-        { role: 'data', tensor: data },
-        { role: 'zeroPoint', tensor: zeroPoint },
-        { role: 'scale', tensor: scale },
-        ...(group === undefined ? [] : [{ role: 'group', tensor: group }]),
-      ];
+      const parts = partsByRole({ data, zeroPoint, scale, group });
       weights.push({ tensor: { name, shape: found.shape, type: `I${bits}`, form, parts } });
     }
     return { weights, refused };
@@ -253,7 +249,7 @@ export const gptqLayout = {
     const range = choices.range === 'mse' ? choices.range : undefined;
     const keptByName = keeperByName(tensors);
     const notLinear = isModel ? linearOnly(tensors) : undefined;
-    const forms = new Map<string, GptqForm>();
+    const share = formSharing<GptqForm>();
 
     /** Modules with codes, and linear layers without any. */
     function layersIn(planned: readonly PlannedTensor[]) {
@@ -290,11 +286,10 @@ export const gptqLayout = {
         return skippedLayers(coded, plain);
       },
       formOf({ source: { shape }, codes }, groupSize = usualGroups[0]) {
-        const groups = Math.ceil((shape.at(-1) as number) / groupSize);
+        const groups = Math.ceil((shape.at(-1) ?? 1) / groupSize);
         const { words, bits } = codes as GptqCodes;
-        const key = `${words} ${bits} ${groupSize} ${groups}`;
         const isGptq = words === 'gptq';
-        const form: GptqForm = forms.get(key) ?? {
+        return share({
           codec: 'gptq',
           bits,
           words,
@@ -305,9 +300,7 @@ export const gptqLayout = {
           symmetric: isGptq,
           scale: 'F16',
           ...(range && { range }),
-        };
-        forms.set(key, form);
-        return form;
+        });
       },
       weighing: {
         takes: ([, columns = 0], form) => columns * gptqRowUnit(form as GptqForm) <= tileElements,

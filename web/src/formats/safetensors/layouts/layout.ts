@@ -99,6 +99,10 @@ export function formSharing<AnyForm extends Form>(): (form: AnyForm) => AnyForm 
   };
 }
 
+/** The parts of a weight that are there, by their roles. */
+export const partsByRole = (stored: Readonly<Record<string, SourceTensor | undefined>>): LogicalTensor['parts'] =>
+  Object.entries(stored).flatMap(([role, tensor]) => (tensor === undefined ? [] : [{ role, tensor }]));
+
 /** The module of a weight: X for `X.weight`. */
 export const moduleOfWeight = (name: string): string => name.slice(0, -'.weight'.length);
 

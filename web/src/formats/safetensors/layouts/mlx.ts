@@ -30,6 +30,7 @@ import {
   formSharing,
   isFields,
   moduleOfWeight,
+  partsByRole,
   problemFound,
 } from './layout.js';
 
@@ -290,11 +291,7 @@ export const mlxLayout = {
       }
       const { shape, form } = found;
       const type = form.codec === 'mlx' ? `I${form.bits}` : form.kind.toUpperCase();
-      const parts = [
-        { role: 'data', tensor: data },
-        { role: 'scale', tensor: scale },
-        ...(bias === undefined ? [] : [{ role: 'zeroPoint', tensor: bias }]),
-      ];
+      const parts = partsByRole({ data, scale, zeroPoint: bias });
       weights.push({ tensor: { name, shape, type, form: share(form), parts } });
     }
     return { weights, refused };
@@ -332,17 +329,13 @@ export const mlxLayout = {
     const search = choices.search === 'best' ? choices.search : undefined;
     const range = search !== undefined || choices.range === 'mse' ? 'mse' : undefined;
     const keeper = keeperByName(tensors);
-    const forms = new Map<string, MlxForm | MicroscaledForm>();
-    const formFor = (codes: MlxCodes, groupSize: number, floats: CastType): MlxForm | MicroscaledForm => {
-      const key = `${codes} ${groupSize} ${floats}`;
-      const form: MlxForm | MicroscaledForm =
-        forms.get(key) ??
-        (typeof codes === 'number'
+    const share = formSharing<MlxForm | MicroscaledForm>();
+    const formFor = (codes: MlxCodes, groupSize: number, floats: CastType) =>
+      share(
+        typeof codes === 'number'
           ? { codec: 'mlx', bits: codes, groupSize, scale: floats, ...(range && { range }), ...(search && { search }) }
-          : { codec: 'mlx-floats', kind: codes, tool: 'mlx', floats, ...(range && { search: true }) });
-      forms.set(key, form);
-      return form;
-    };
+          : { codec: 'mlx-floats', kind: codes, tool: 'mlx', floats, ...(range && { search: true }) },
+      );
     return {
       tensors,
       floats: modelFloats,
@@ -362,12 +355,11 @@ export const mlxLayout = {
       formOf({ source: { name, shape }, codes, dtype }, groupSize = usualGroup) {
         const floats = modelFloats ?? (dtype === 'F64' ? 'F32' : (dtype as CastType));
         const isRuled = choices.rules !== undefined && ruleFor(choices.rules, name) !== undefined;
-        const isPrecise =
-          precise !== undefined && name.endsWith(`${precise}.weight`) && (shape.at(-1) as number) % 64 === 0;
+        const isPrecise = precise !== undefined && name.endsWith(`${precise}.weight`) && (shape.at(-1) ?? 1) % 64 === 0;
         return isPrecise && !isRuled ? formFor(8, 64, floats) : formFor(codes as MlxCodes, groupSize, floats);
       },
       weighing: {
-        takes: (shape) => shape.length === 2 && (shape[1] as number) <= tileElements,
+        takes: (shape) => shape.length === 2 && (shape[1] ?? 1) <= tileElements,
         add: (form, importance) => ({
           ...form,
           ...(form.codec === 'mlx' ? { range: 'mse' } : { search: true }),

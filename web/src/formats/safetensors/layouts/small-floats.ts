@@ -27,7 +27,9 @@ import {
   castTypes,
   type Fields,
   type FoundWeight,
+  formSharing,
   isFields,
+  partsByRole,
   type StoredModel,
 } from './layout.js';
 
@@ -91,18 +93,9 @@ function microscaledWeight(model: StoredModel, data: SourceTensor, floats: CastT
     const size = [rows, bytes, blocks];
     if (!fits || rows * bytes * blocks === 0 || scale.shape.join() !== size.join()) return undefined;
     const mxfp4 = form('mxfp4', 'gpt-oss');
-    const parts = [
-      { role: 'data', tensor: data },
-      { role: 'scale', tensor: scale },
-    ];
-    return {
-      name,
-      shape: [rows, bytes, 32 * blocks],
-      type: microscaled.label(mxfp4),
-      form: mxfp4,
-      parts,
-      isRenamed: true,
-    };
+    const shape = [rows, bytes, 32 * blocks];
+    const parts = partsByRole({ data, scale });
+    return { name, shape, type: microscaled.label(mxfp4), form: mxfp4, parts, isRenamed: true };
   }
   if (data.shape.length > 2 || rows * bytes === 0) return undefined;
   const scale = model.tensor(`${name}_scale`);
@@ -148,12 +141,7 @@ function scaledWeight(
   };
   const [, expected] = scaledElements.parts(shape, form);
   if (!isWhole && (shape.length !== 2 || scale.shape.join() !== expected?.shape.join())) return undefined;
-  const parts = [
-    { role: 'data', tensor: data },
-    { role: 'scale', tensor: scale },
-    ...(zeroPoint === undefined ? [] : [{ role: 'zeroPoint', tensor: zeroPoint }]),
-  ];
-  return { name, shape, type: dtype, form, parts };
+  return { name, shape, type: dtype, form, parts: partsByRole({ data, scale, zeroPoint }) };
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ writing
@@ -222,7 +210,7 @@ export const smallFloatsLayout = {
   },
 
   plan({ tensors, choices, isModel }) {
-    const forms = new Map<string, MicroscaledForm>();
+    const share = formSharing<MicroscaledForm>();
     return {
       ...(isModel ? { notLinear: linearOnly(tensors) } : {}),
       obstacle({ source: { shape }, codes }) {
@@ -231,19 +219,14 @@ export const smallFloatsLayout = {
         const by = microscaledBlock(codes as MicroscaledKind);
         return dimension % by === 0 ? undefined : { kind: 'notDivisible', dimension, by };
       },
-      formOf({ to, codes, dtype }) {
-        const floats = dtype === 'F64' ? 'F32' : (dtype as CastType);
-        const key = `${to} ${floats}`;
-        const search = choices.range === 'mse';
-        const form: MicroscaledForm = forms.get(key) ?? {
+      formOf({ codes, dtype }) {
+        return share({
           codec: 'microscaled',
           kind: codes as MicroscaledKind,
           tool: 'compressed-tensors',
-          floats,
-          ...(search ? { search } : {}),
-        };
-        forms.set(key, form);
-        return form;
+          floats: dtype === 'F64' ? 'F32' : (dtype as CastType),
+          ...(choices.range === 'mse' && { search: true }),
+        });
       },
       weighing: {
         takes: canWeighMicroscaled,
