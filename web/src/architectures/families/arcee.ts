@@ -3,7 +3,7 @@ import { decoderDefaults, decoderSettings, type ModelClass } from '../huggingfac
 import { llamaKeys } from './llama.js';
 import { feedForward, llamaAttention, norms, withoutBias } from './rows.js';
 
-const arcee: ModelClass = {
+export const arcee: ModelClass = {
   architecture: 'arcee',
   traits: { pairs: 'neighbors', gate: 'reluSquared' },
   classes: { ArceeForCausalLM: decoderDefaults([2560, 18432, 32], [32], 4096, { rms_norm_eps: 1e-5 }) },
@@ -15,5 +15,3 @@ const arcee: ModelClass = {
   table: { layer: [...norms, ...llamaAttention.map(withoutBias), ...feedForward.slice(1)] },
   details: (draft) => ({ keys: llamaKeys(draft) }),
 };
-
-export const arceeFamily: readonly ModelClass[] = [arcee];

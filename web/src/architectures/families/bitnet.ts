@@ -10,7 +10,7 @@ const oldNames: Readonly<Record<string, string>> = {
 };
 
 /** BitNet, whose products are rounded to three values, and have a norm before the last one of each part. The head is the embedding. */
-const bitnet: ModelClass = {
+export const bitnet: ModelClass = {
   architecture: 'bitnet',
   classes: { BitnetForCausalLM: {}, BitNetForCausalLM: {} },
   // The converter states no activation, and llama.cpp takes silu then.
@@ -38,5 +38,3 @@ const bitnet: ModelClass = {
     return { keys: { 'rope.scaling.type': 'linear', 'rope.scaling.factor': 1 } };
   },
 };
-
-export const bitnetFamily: readonly ModelClass[] = [bitnet];

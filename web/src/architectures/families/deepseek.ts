@@ -8,7 +8,7 @@ import { badConfig, unsupportedConfig } from '../huggingface/errors.js';
 import { decoderDefaults, type ModelClass, readExperts, siluSettings } from '../huggingface/reading.js';
 import { setting } from '../huggingface/rope.js';
 import type { Row, ViewOf } from '../huggingface/tensors.js';
-import { feedForward, norms, onlyIn, separateExperts, sharedExperts, viewFrom, withoutHead } from './rows.js';
+import { denseThenExperts, norms, qwenExperts, sharedExperts, viewFrom, withoutHead } from './rows.js';
 
 /** Sizes of latent attention. */
 interface Latent {
@@ -63,7 +63,7 @@ const latentDefaults = {
   v_head_dim: 128,
 };
 
-const deepseek2: ModelClass = {
+export const deepseek2: ModelClass = {
   architecture: 'deepseek2',
   classes: {
     DeepseekV2ForCausalLM: decoderDefaults([4096, 11008, 32], [32], 2048, {
@@ -122,8 +122,7 @@ const deepseek2: ModelClass = {
         `${rope.where}.mscale is ${scale} and mscale_all_dim ${show(scaleOfAll)}; llama.cpp takes equal ones only`,
       );
     // Read the experts.
-    const { keys, sizes: counts } = readExperts(config, 'n_routed_experts');
-    const expertFeedForward = config.whole('moe_intermediate_size');
+    const { keys, sizes: counts } = readExperts(config, 'n_routed_experts', { rows: 'moe_intermediate_size' });
     const shared = config.maybeWhole('n_shared_experts', 0) ?? 0;
     const dense = config.whole('first_k_dense_replace', 0, 0);
     const [groups, usedGroups] = [config.maybeWhole('n_group'), config.maybeWhole('topk_group')];
@@ -161,27 +160,21 @@ const deepseek2: ModelClass = {
         'attention.value_length': latent.rank,
         'attention.key_length_mla': latent.plain + latent.rotated,
         'attention.value_length_mla': latent.value,
-        expert_feed_forward_length: expertFeedForward,
         expert_shared_count: shared,
         expert_weights_scale: config.positive('routed_scaling_factor', 1),
         expert_weights_norm: config.maybeFlag('norm_topk_prob') === true ? true : undefined,
         'rope.dimension_count': latent.rotated,
       },
-      sizes: { ...counts, expertFeedForward, sharedFeedForward: shared * expertFeedForward },
+      sizes: { ...counts, sharedFeedForward: shared * (counts.expertFeedForward ?? 0) },
       table: {
         layer: [
           ...norms,
           ...latentAttention(heads, latent),
-          ...onlyIn(feedForward, (layer) => layer < dense),
-          ...onlyIn(
-            [
-              { from: 'mlp.gate', to: 'ffn_gate_inp', shape: ['experts', 'hidden'] },
-              ...(corrects ? [correction] : []),
-              ...separateExperts,
-              ...(shared > 0 ? sharedExperts('mlp.shared_experts') : []),
-            ],
-            (layer) => layer >= dense,
-          ),
+          ...denseThenExperts(dense, [
+            ...qwenExperts(false),
+            ...(corrects ? [correction] : []),
+            ...(shared > 0 ? sharedExperts('mlp.shared_experts') : []),
+          ]),
         ],
         rename: (name) => {
           // Leave out the layers that predict further tokens.
@@ -193,5 +186,3 @@ const deepseek2: ModelClass = {
     };
   },
 };
-
-export const deepseekFamily: readonly ModelClass[] = [deepseek2];

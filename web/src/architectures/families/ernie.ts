@@ -5,7 +5,7 @@
 import { unsupportedConfig } from '../huggingface/errors.js';
 import { decoderDefaults, type ModelClass, readExperts, siluSettings } from '../huggingface/reading.js';
 import type { Row } from '../huggingface/tensors.js';
-import { attention, feedForward, norms, onlyIn, separateExperts, sharedExperts, withBias } from './rows.js';
+import { attention, denseThenExperts, feedForward, norms, qwenExperts, sharedExperts, withBias } from './rows.js';
 
 /** The attention's matrices in one, and gate and up in another, as Paddle writes them. */
 const joinedRows: readonly Row[] = [
@@ -66,8 +66,9 @@ const ernieMoe: ModelClass = {
   only: { ...siluSettings, use_bias: [false], moe_layer_interval: [1] },
   scaling: ['linear', 'yarn'],
   details({ config, sizes }) {
-    const { keys, sizes: counts } = readExperts(config, 'moe_num_experts', 'moe_k');
-    const expertFeedForward = config.whole('moe_intermediate_size');
+    const names = { used: 'moe_k', rows: 'moe_intermediate_size' };
+    const { keys, sizes: counts } = readExperts(config, 'moe_num_experts', names);
+    const { expertFeedForward = 0 } = counts;
     const shared = config.maybeWhole('moe_num_shared_experts', 0) ?? 0;
     const dense = config.maybeWhole('moe_layer_start_index', 0) ?? 0;
     // The converter takes the shared experts for this long, whatever their number.
@@ -85,29 +86,23 @@ const ernieMoe: ModelClass = {
         ...keys,
         interleave_moe_layer_step: 1,
         leading_dense_block_count: dense,
-        expert_feed_forward_length: expertFeedForward,
         expert_shared_count: shared,
         expert_shared_feed_forward_length: shared > 0 ? sharedFeedForward : undefined,
       },
-      sizes: { ...counts, expertFeedForward, sharedFeedForward },
+      sizes: { ...counts, sharedFeedForward },
       table: {
         layer: [
           ...[...norms, ...attention],
-          ...onlyIn(feedForward, (layer) => layer < dense),
-          ...onlyIn(
-            [
-              { from: 'mlp.gate', to: 'ffn_gate_inp', shape: ['experts', 'hidden'] },
-              {
-                from: 'mlp.moe_statics.e_score_correction_bias',
-                to: 'exp_probs_b',
-                whole: '.bias',
-                shape: [1, 'experts'],
-              },
-              ...separateExperts,
-              ...(shared > 0 ? sharedExperts('mlp.shared_experts') : []),
-            ],
-            (layer) => layer >= dense,
-          ),
+          ...denseThenExperts(dense, [
+            ...qwenExperts(false),
+            {
+              from: 'mlp.moe_statics.e_score_correction_bias',
+              to: 'exp_probs_b',
+              whole: '.bias',
+              shape: [1, 'experts'],
+            },
+            ...(shared > 0 ? sharedExperts('mlp.shared_experts') : []),
+          ]),
         ],
         // Layers that predict further tokens are left out.
         rename: (name) => (/^model\.mtp_/.test(name) ? undefined : name),

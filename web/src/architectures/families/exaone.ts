@@ -4,7 +4,7 @@ import { badConfig, unsupportedConfig } from '../huggingface/errors.js';
 import { allBut, decoderDefaults, type ModelClass, siluSettings, threeOfFourWindows } from '../huggingface/reading.js';
 import { attention, feedForward, headNorms, lateNorms } from './rows.js';
 
-const exaone4: ModelClass = {
+export const exaone4: ModelClass = {
   architecture: 'exaone4',
   traits: { pairs: 'halves', slides: allBut(4), rotatesWindowsOnly: true },
   classes: {
@@ -40,5 +40,3 @@ const exaone4: ModelClass = {
   },
   mlx: { exaone4: {} },
 };
-
-export const exaoneFamily: readonly ModelClass[] = [exaone4];

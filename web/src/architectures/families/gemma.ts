@@ -474,17 +474,16 @@ const gemma4: ModelClass = {
     const perLayer = config.maybeWhole('hidden_size_per_layer_input', 0) ?? 0;
     // Read the experts.
     const hasExperts = config.maybeFlag('enable_moe_block') ?? config.stated('num_experts') !== undefined;
-    const experts = hasExperts ? readExperts(config, 'num_experts', 'top_k_experts') : undefined;
-    const expertKey =
+    const rowsKey =
       config.stated('expert_intermediate_size') === undefined ? 'moe_intermediate_size' : 'expert_intermediate_size';
-    const expertFeedForward = hasExperts ? config.whole(expertKey) : undefined;
+    const names = { used: 'top_k_experts', rows: rowsKey };
+    const experts = hasExperts ? readExperts(config, 'num_experts', names) : undefined;
     const finalCap = config.maybePositive('final_logit_softcapping');
     const divisors = frequencyDivisors(draft, globalHead);
     const perLayerVocabulary = perLayer === 0 ? 0 : config.whole('vocab_size_per_layer_input', sizes.vocabulary);
     return {
       keys: {
         ...experts?.keys,
-        expert_feed_forward_length: expertFeedForward,
         feed_forward_length: isWide ? allRows : rows,
         'attention.head_count_kv':
           globalKeyHeads === undefined ? keyHeads : isLocal.map((one) => (one ? keyHeads : globalKeyHeads)),
@@ -501,7 +500,7 @@ const gemma4: ModelClass = {
         'rope.dimension_count': globalHead,
         'rope.dimension_count_swa': head,
       },
-      sizes: { ...experts?.sizes, expertFeedForward },
+      sizes: experts?.sizes ?? {},
       table: {
         outside: [
           ...[embedding, finalNorm],

@@ -10,13 +10,13 @@ import type { Row } from '../huggingface/tensors.js';
 import {
   attention,
   biasedInputs,
-  feedForward,
+  denseThenExperts,
   headNorms,
   joinedFeedForward,
   norms,
   normsBetween,
   onlyIn,
-  separateExperts,
+  qwenExperts,
   sharedExperts,
   withBias,
 } from './rows.js';
@@ -188,11 +188,10 @@ const glm4moe: ModelClass = {
   scaling: ['linear', 'yarn'],
   details(draft) {
     const { config, sizes } = draft;
-    const { keys, sizes: counts } = readExperts(config, 'n_routed_experts');
+    const { keys, sizes: counts } = readExperts(config, 'n_routed_experts', { rows: 'moe_intermediate_size' });
     const nextLayers = config.maybeWhole('num_nextn_predict_layers', 0);
     const dense = config.maybeWhole('first_k_dense_replace', 0) ?? 0;
     const shared = config.whole('n_shared_experts');
-    const expertFeedForward = config.whole('moe_intermediate_size');
     const layers = sizes.layers + (nextLayers ?? 0);
     const hasHeadNorms = config.maybeFlag('use_qk_norm') ?? false;
     return {
@@ -202,7 +201,6 @@ const glm4moe: ModelClass = {
         expert_group_count: config.whole('n_group', 1),
         expert_group_used_count: config.whole('topk_group', 1),
         'rope.dimension_count': rotatedOf(draft, 0.5),
-        expert_feed_forward_length: expertFeedForward,
         expert_shared_count: shared,
         leading_dense_block_count: dense,
         // A sigmoid makes the shares.
@@ -211,23 +209,18 @@ const glm4moe: ModelClass = {
         expert_weights_norm: config.maybeFlag('norm_topk_prob') ?? true,
         nextn_predict_layers: nextLayers,
       },
-      sizes: { ...counts, layers, expertFeedForward, sharedFeedForward: shared * expertFeedForward },
+      sizes: { ...counts, layers, sharedFeedForward: shared * (counts.expertFeedForward ?? 0) },
       table: {
         layer: [
           ...normsBetween,
           ...withBias(attention.slice(0, 3), 'stated'),
           ...attention.slice(3),
           ...(hasHeadNorms ? headNorms : []),
-          ...onlyIn(feedForward, (layer) => layer < dense),
-          ...onlyIn(
-            [
-              { from: 'mlp.gate', to: 'ffn_gate_inp', shape: ['experts', 'hidden'] },
-              { from: 'mlp.gate.e_score_correction_bias', to: 'exp_probs_b', whole: '.bias', shape: ['experts'] },
-              ...separateExperts,
-              ...sharedExperts('mlp.shared_experts'),
-            ],
-            (layer) => layer >= dense,
-          ),
+          ...denseThenExperts(dense, [
+            ...qwenExperts(false),
+            { from: 'mlp.gate.e_score_correction_bias', to: 'exp_probs_b', whole: '.bias', shape: ['experts'] },
+            ...sharedExperts('mlp.shared_experts'),
+          ]),
           ...onlyIn(nextRows, (layer) => layer >= sizes.layers),
         ],
       },

@@ -356,15 +356,11 @@ const gptOss: ModelClass = {
   only: { ...siluSettings, attention_bias: [true], swiglu_limit: [7] },
   scaling: ['yarn'],
   slides: allBut(2),
-  details({ config, sizes, isCoded }) {
-    const { keys, sizes: counts } = readExperts(config, 'num_local_experts');
+  details({ config, isCoded }) {
+    const { keys, sizes: counts } = readExperts(config, 'num_local_experts', { rows: 'intermediate_size' });
     return {
-      keys: {
-        ...keys,
-        'attention.sliding_window': config.whole('sliding_window'),
-        expert_feed_forward_length: sizes.feedForward,
-      },
-      sizes: { ...counts, expertFeedForward: sizes.feedForward },
+      keys: { ...keys, 'attention.sliding_window': config.whole('sliding_window') },
+      sizes: counts,
       table: {
         layer: [
           ...normsBetween,

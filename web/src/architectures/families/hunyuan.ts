@@ -25,7 +25,7 @@ function hunyuanRope({ rope, sizes: { head }, keys }: Draft) {
   return { ...grown, 'rope.scaling.original_context_length': dynamicContext, context_length: dynamicContext };
 }
 
-const hunyuanDense: ModelClass = {
+export const hunyuanDense: ModelClass = {
   architecture: 'hunyuan-dense',
   traits: { pairs: 'halves', normsRotated: true },
   classes: { HunYuanDenseV1ForCausalLM: decoderDefaults([4096, 11008, 32], [32], 2048, { rms_norm_eps: 1e-5 }) },
@@ -54,5 +54,3 @@ const hunyuanDense: ModelClass = {
   },
   mlx: { hunyuan_v1_dense: { head: 'tied' } },
 };
-
-export const hunyuanFamily: readonly ModelClass[] = [hunyuanDense];

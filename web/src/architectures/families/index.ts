@@ -7,26 +7,26 @@ import { badConfig, unsupportedConfig } from '../huggingface/errors.js';
 import { type Json, member } from '../huggingface/json.js';
 import { type Model, type ModelClass, type Read, readClass } from '../huggingface/reading.js';
 import type { WebllmFamily } from '../webllm/families.js';
-import { arceeFamily } from './arcee.js';
+import { arcee } from './arcee.js';
 import { bertFamily } from './bert.js';
-import { bitnetFamily } from './bitnet.js';
+import { bitnet } from './bitnet.js';
 import { cohereFamily } from './cohere.js';
-import { deepseekFamily } from './deepseek.js';
+import { deepseek2 } from './deepseek.js';
 import { ernieFamily } from './ernie.js';
-import { exaoneFamily } from './exaone.js';
+import { exaone4 } from './exaone.js';
 import { gemmaFamily } from './gemma.js';
 import { glmFamily } from './glm.js';
 import { gptFamily } from './gpt.js';
 import { graniteFamily } from './granite.js';
-import { hunyuanFamily } from './hunyuan.js';
-import { lfmFamily } from './lfm2.js';
+import { hunyuanDense } from './hunyuan.js';
+import { lfm2 } from './lfm2.js';
 import { llamaFamily } from './llama.js';
 import { mambaFamily } from './mamba.js';
-import { nemotronFamily } from './nemotron.js';
+import { nemotron } from './nemotron.js';
 import { olmoFamily } from './olmo.js';
 import { phiFamily } from './phi.js';
 import { qwenFamily } from './qwen.js';
-import { seedFamily } from './seed-oss.js';
+import { seedOss } from './seed-oss.js';
 import { t5Family } from './t5.js';
 
 export const families: readonly ModelClass[] = [
@@ -38,17 +38,17 @@ export const families: readonly ModelClass[] = [
   ...olmoFamily,
   ...glmFamily,
   ...cohereFamily,
-  ...deepseekFamily,
+  deepseek2,
   ...gptFamily,
   ...mambaFamily,
-  ...arceeFamily,
-  ...bitnetFamily,
+  arcee,
+  bitnet,
   ...ernieFamily,
-  ...exaoneFamily,
-  ...hunyuanFamily,
-  ...lfmFamily,
-  ...nemotronFamily,
-  ...seedFamily,
+  exaone4,
+  hunyuanDense,
+  lfm2,
+  nemotron,
+  seedOss,
   ...bertFamily,
   ...t5Family,
 ];

@@ -11,7 +11,7 @@ const lfmAttention: readonly Row[] = [
 ];
 
 /** LFM2, whose layers have attention or a short convolution. */
-const lfm2: ModelClass = {
+export const lfm2: ModelClass = {
   architecture: 'lfm2',
   classes: {
     Lfm2ForCausalLM: decoderDefaults([2560, 12288, 32], [32, 8], 128000, {
@@ -65,5 +65,3 @@ const lfm2: ModelClass = {
   },
   mlx: { lfm2: { head: 'tied' } },
 };
-
-export const lfmFamily: readonly ModelClass[] = [lfm2];

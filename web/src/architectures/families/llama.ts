@@ -235,7 +235,7 @@ const llama4: ModelClass = {
   scaling: ['llama3'],
   details(draft) {
     const { config, sizes } = draft;
-    const { keys, sizes: counts } = readExperts(config, 'num_local_experts');
+    const { keys, sizes: counts } = readExperts(config, 'num_local_experts', { rows: 'intermediate_size' });
     // llama.cpp decides by the number of experts, whatever the file says.
     const normsHeads = counts.experts !== 128;
     if ((config.maybeFlag('use_qk_norm') ?? true) !== normsHeads)
@@ -259,16 +259,10 @@ const llama4: ModelClass = {
         if (stated.has(i) !== hasExperts(i))
           unsupportedConfig(`moe_layers is ${show(list)}; llama.cpp computes experts in each layer of ${step} only`);
     }
-    const expertFeedForward = config.whole('intermediate_size');
     const dense = feedForward.map((row) => ({ ...row, from: row.from.replace('mlp', 'feed_forward') }));
     return {
-      keys: {
-        ...llamaKeys(draft),
-        ...keys,
-        interleave_moe_layer_step: step,
-        expert_feed_forward_length: expertFeedForward,
-      },
-      sizes: { ...counts, expertFeedForward, sharedFeedForward: expertFeedForward },
+      keys: { ...llamaKeys(draft), ...keys, interleave_moe_layer_step: step },
+      sizes: { ...counts, sharedFeedForward: counts.expertFeedForward },
       table: {
         layer: [
           ...norms,

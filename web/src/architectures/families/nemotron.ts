@@ -3,7 +3,7 @@ import { decoderDefaults, type ModelClass, rotatedOf } from '../huggingface/read
 import { setting } from '../huggingface/rope.js';
 import { attention, embedding, feedForward, finalNorm, head, norms, plusOne, withBias } from './rows.js';
 
-const nemotron: ModelClass = {
+export const nemotron: ModelClass = {
   architecture: 'nemotron',
   traits: { pairs: 'halves', isCentered: true, gate: 'reluSquared' },
   classes: {
@@ -41,5 +41,3 @@ const nemotron: ModelClass = {
   },
   mlx: { nemotron: {} },
 };
-
-export const nemotronFamily: readonly ModelClass[] = [nemotron];

@@ -133,23 +133,20 @@ const qwen3: ModelClass = {
 
 // ------------------------------------------------------------------------------------------------------------------------ experts
 
+const expertRows = { rows: 'moe_intermediate_size' };
+
 /** The number of experts under either of its keys. */
 function qwenExpertCounts({ config }: Draft) {
   const isOther = config.stated('num_experts') === undefined && config.stated('num_local_experts') !== undefined;
-  return readExperts(config, isOther ? 'num_local_experts' : 'num_experts');
+  return readExperts(config, isOther ? 'num_local_experts' : 'num_experts', expertRows);
 }
 
 /** Keys and sizes of experts, of which all tokens share one. */
 function withSharedExpert({ config }: Draft, { keys, sizes }: ReturnType<typeof readExperts>) {
-  const expertFeedForward = config.whole('moe_intermediate_size');
   const sharedFeedForward = config.whole('shared_expert_intermediate_size');
   return {
-    keys: {
-      ...keys,
-      expert_feed_forward_length: expertFeedForward,
-      expert_shared_feed_forward_length: sharedFeedForward,
-    },
-    sizes: { ...sizes, expertFeedForward, sharedFeedForward },
+    keys: { ...keys, expert_shared_feed_forward_length: sharedFeedForward },
+    sizes: { ...sizes, sharedFeedForward },
   };
 }
 
@@ -196,18 +193,13 @@ const qwen3moe: ModelClass = {
   details(draft) {
     const { config, notes } = draft;
     checkSparse(draft);
-    const { keys, sizes } = qwenExpertCounts(draft);
-    const expertFeedForward = config.whole('moe_intermediate_size');
+    const counts = qwenExpertCounts(draft);
     if (config.get('norm_topk_prob') === undefined) {
       const text = 'norm_topk_prob is missing in config.json; llama.cpp normalizes the weights of the chosen experts';
       notes.push(noteOf('normalizesExperts', {}, text));
     }
     const layer = [...norms, ...attention, ...headNorms, ...qwenExperts(areStacked(draft))];
-    return {
-      keys: { ...keys, expert_feed_forward_length: expertFeedForward },
-      sizes: { ...sizes, expertFeedForward },
-      table: { layer, rename: withPrefix },
-    };
+    return { ...counts, table: { layer, rename: withPrefix } };
   },
   mlx: { qwen3_moe: { experts: mlxExperts, precise: '.mlp.gate' } },
 };
@@ -264,12 +256,8 @@ const qwen3vlmoe: ModelClass = {
     const { config } = draft;
     checkSparse(draft);
     const key = config.stated('num_local_experts') === undefined ? 'num_experts' : 'num_local_experts';
-    const { keys, sizes } = readExperts(config, key);
-    const expertFeedForward = config.whole('moe_intermediate_size');
-    return {
-      keys: { ...visionKeys(draft, true), ...keys, expert_feed_forward_length: expertFeedForward },
-      sizes: { ...sizes, expertFeedForward },
-    };
+    const { keys, sizes } = readExperts(config, key, expertRows);
+    return { keys: { ...visionKeys(draft, true), ...keys }, sizes };
   },
 };
 
@@ -480,7 +468,7 @@ const qwen3next: ModelClass = {
   details(draft) {
     checkSparse(draft);
     const { linear, isLinear, keys } = readLinear(draft);
-    const experts = withSharedExpert(draft, readExperts(draft.config, 'num_experts'));
+    const experts = withSharedExpert(draft, readExperts(draft.config, 'num_experts', expertRows));
     const rows: Row[] = [
       together(linear),
       { from: 'linear_attn.in_proj_ba', to: 'ssm_ba', shape: [2 * linear.valueHeads, 'hidden'] },
@@ -515,7 +503,7 @@ const qwen35moe: ModelClass = {
   details(draft) {
     checkSparse(draft);
     const { keys, table } = readQwen35(draft, mixture(draft));
-    const experts = withSharedExpert(draft, readExperts(draft.config, 'num_experts'));
+    const experts = withSharedExpert(draft, readExperts(draft.config, 'num_experts', expertRows));
     return { ...experts, keys: { ...keys, ...experts.keys }, table };
   },
 };

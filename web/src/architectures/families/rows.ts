@@ -138,6 +138,12 @@ export const qwenExperts = (stacked: boolean): readonly Row[] => [
   ...(stacked ? stackedExperts : separateExperts),
 ];
 
+/** A dense part in the first layers, and experts in those behind them. @param dense number of the first layers */
+export const denseThenExperts = (dense: number, experts: readonly Row[]): Row[] => [
+  ...onlyIn(feedForward, (layer) => layer < dense),
+  ...onlyIn(experts, (layer) => layer >= dense),
+];
+
 /** Experts that all tokens pass, under a name of the folder. */
 export const sharedExperts = (name: string): Row[] => [
   { from: `${name}.gate_proj`, to: 'ffn_gate_shexp', shape: ['sharedFeedForward', 'hidden'] },

@@ -2,7 +2,7 @@
 import { decoderDefaults, type ModelClass, siluSettings } from '../huggingface/reading.js';
 import { attention, feedForward, normsBetween, withBias } from './rows.js';
 
-const seedOss: ModelClass = {
+export const seedOss: ModelClass = {
   architecture: 'seed_oss',
   traits: { pairs: 'halves', normsBetween: true },
   classes: {
@@ -13,5 +13,3 @@ const seedOss: ModelClass = {
   table: { layer: [...normsBetween, ...withBias(attention, 'optional'), ...feedForward] },
   mlx: { seed_oss: {} },
 };
-
-export const seedFamily: readonly ModelClass[] = [seedOss];

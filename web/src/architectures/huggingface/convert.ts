@@ -6,7 +6,6 @@
 import { type Note, noteOf } from '../../core/note.js';
 import { mention } from '../../core/option-problem.js';
 import { largestCount } from '../../formats/codecs/elements.js';
-import { quoted } from '../../formats/files/bytes.js';
 import type { WeightName, WeightNames } from '../../formats/weight-names.js';
 import { architectureFacts, defaultsOf, readModelFacts } from '../families/index.js';
 import type { Conversion, Folder, Recipe } from '../recipe.js';
@@ -99,10 +98,6 @@ function embeddingRows({ tensors }: Folder): number | undefined {
   }
   return undefined;
 }
-
-/** Tokens that llama.cpp looks up in each model whose name contains one of these. It does not load one that lacks a token. */
-const phiNames = ['phi-3', 'phi3'];
-const phiTokens = ['</s>', '<unk>', '<s>', '<|endoftext|>'];
 
 /** Parts of names that wrappers of torch.compile, FSDP and DataParallel leave in checkpoints. */
 const wrappers = /^((_orig_mod|_fsdp_wrapped_module|module)\.)+|(?<=\.)(_orig_mod|_fsdp_wrapped_module)\./g;
@@ -210,22 +205,10 @@ export async function convertHuggingface(folder: Folder, options: ConvertOptions
     missingBytes: options.missingBytes ?? 'refuse',
     preTokenizer: options.preTokenizer,
   });
-  // Note a name that needs tokens which the vocabulary lacks: see src/llama-vocab.cpp of llama.cpp at eb6a99c.
-  const nameNotes: Note[] = [];
-  const { name = '' } = folder;
-  if (phiNames.some((part) => name.toLowerCase().includes(part))) {
-    const tokensKey = tokenizer.keys.find((key) => key.name === 'tokenizer.ggml.tokens');
-    const tokens = new Set(tokensKey?.value as readonly string[]);
-    const missing = phiTokens.filter((token) => !tokens.has(token));
-    const text =
-      `llama.cpp does not load a model called ${quoted(name)} without the tokens ${missing.join(', ')}, which this vocabulary lacks; ` +
-      'another general.name avoids this';
-    if (missing.length > 0) nameNotes.push(noteOf('nameNeedsTokens', { name, missing }, text));
-  }
   return {
     architecture: model.architecture,
     keys: fileKeys(model.architecture, folder.name, { ...model.keys, ...modules.keys }, tokenizer.keys),
     tensors: [...modules.tensors, ...tensors],
-    notes: [...model.notes, ...notes, ...heads, ...modules.notes, ...tokenizer.notes, ...nameNotes],
+    notes: [...model.notes, ...notes, ...heads, ...modules.notes, ...tokenizer.notes],
   };
 }

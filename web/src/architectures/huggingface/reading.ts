@@ -326,11 +326,24 @@ export function rotatedOf({ config, rope, sizes }: Draft, otherwise?: number, al
   return rotated;
 }
 
-/** Numbers of experts. @param key of their number. @param usedKey of the number that a token uses */
-export function readExperts(config: Config, key: string, usedKey = 'num_experts_per_tok') {
+/**
+ * Numbers of experts.
+ * @param key of their number
+ * @param more the keys of the number that a token uses, and of the rows of each, which are written if they have a key
+ */
+export function readExperts(
+  config: Config,
+  key: string,
+  more: { readonly used?: string; readonly rows?: string } = {},
+) {
+  const { used: usedKey = 'num_experts_per_tok', rows } = more;
   const [experts, used] = [config.whole(key), config.whole(usedKey)];
   if (used > experts) badConfig(`${usedKey} ${used} is more than ${key} ${experts}`);
-  return { keys: { expert_count: experts, expert_used_count: used }, sizes: { experts } };
+  const expertFeedForward = rows === undefined ? undefined : config.whole(rows);
+  return {
+    keys: { expert_count: experts, expert_used_count: used, expert_feed_forward_length: expertFeedForward },
+    sizes: { experts, expertFeedForward },
+  };
 }
 
 /** Settings of models of which each layer has experts. */

@@ -1,6 +1,7 @@
 /** Finds the kind of a folder's tokenizer, and reads it. */
 import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
+import { quoted } from '../../formats/files/bytes.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import type { Folder } from '../recipe.js';
 import { byteLevelKeys } from './bytelevel.js';
@@ -95,21 +96,26 @@ export async function readTokenizer(
   const templates = await readTemplates(folder, settings);
   const read = await readKind(folder, files);
   const notes = [...read.notes];
-  // Note tokens that take the blanks behind them. llama.cpp has this for models of Phi-3 alone, which it knows by their names: see
-  // src/llama-vocab.cpp of llama.cpp at eb6a99c.
+  // Note what llama.cpp does for models of Phi-3 alone, which it knows by their names: see src/llama-vocab.cpp of llama.cpp at eb6a99c. Tokens
+  // take the blanks behind them, and some are looked up, without which it does not load the model.
   const { name = '' } = folder;
-  const isNamed = !['phi3', 'phimoe'].includes(wish.architecture) || /phi-?3/i.test(name);
-  const strips = isNamed
-    ? []
-    : arrayMember(tokenizer, 'added_tokens')
-        .filter(isObject)
-        .filter((entry) => member(entry, 'rstrip') === true);
-  if (strips.length > 0) {
+  const isNamed = /phi-?3/i.test(name);
+  const entries = arrayMember(tokenizer, 'added_tokens').filter(isObject);
+  const strips = entries.filter((entry) => member(entry, 'rstrip') === true);
+  if (!isNamed && ['phi3', 'phimoe'].includes(wish.architecture) && strips.length > 0) {
     const [subject, verb] = strips.length === 1 ? ['the token', 'takes'] : [`${strips.length} tokens, such as`, 'take'];
     const text =
       `${subject} ${show(String(member(strips[0], 'content')))} ${verb} the blanks ` +
       'behind, and llama.cpp does so only in models whose general.name contains phi-3: give the folder such a name';
     notes.push(noteOf('nameNeeded', { name, tokens: strips.length }, text));
+  }
+  const tokens = new Set(Array.isArray(read.keys.tokens) ? read.keys.tokens : []);
+  const missing = ['</s>', '<unk>', '<s>', '<|endoftext|>'].filter((token) => !tokens.has(token));
+  if (isNamed && missing.length > 0) {
+    const text =
+      `llama.cpp does not load a model called ${quoted(name)} without the tokens ${missing.join(', ')}, which this vocabulary lacks; ` +
+      'another general.name avoids this';
+    notes.push(noteOf('nameNeedsTokens', { name, missing }, text));
   }
   return { keys: [...tokenizerKeys(read.keys), ...templates], notes };
 }

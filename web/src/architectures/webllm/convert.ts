@@ -96,74 +96,47 @@ function libraryFor(keys: Json, config: Config, to: MlcTarget) {
 
 // ------------------------------------------------------------------------------------------------------------------------- weights
 
-/** Plans the tensors of parameters. */
-class Weights {
-  readonly planned: PlannedTensor[] = [];
-  readonly parameters: Parameter[] = [];
-  readonly #byName: ReadonlyMap<string, LogicalTensor>;
-  readonly #choices: MlcChoices;
-  readonly #partsOf: PartsOf;
-
-  constructor(tensors: readonly LogicalTensor[], choices: MlcChoices, partsOf: PartsOf) {
-    this.#byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
-    this.#choices = choices;
-    this.#partsOf = partsOf;
-  }
-
-  /** Adds a parameter. */
-  add({ module, kind, name, tensors, add }: NeededParameter): void {
-    const indices = tensors.map((needed) => {
-      const tensor = this.#byName.get(needed.name);
-      if (tensor === undefined) badTensor(needed.name, `it is missing; ${module} is made of it`);
-      if (dimensionsText(tensor.shape) !== dimensionsText(needed.shape))
-        badTensor(
-          needed.name,
-          `its shape is ${dimensionsText(tensor.shape)}, and config.json wants ${dimensionsText(needed.shape)}`,
-        );
-      return this.planned.push(kind === 'weight' ? this.#weight(tensor) : this.#floats(tensor, add)) - 1;
+/** Plans the tensors of parameters, and says which of them each parameter holds. */
+function plannedParameters(
+  needed: readonly NeededParameter[],
+  tensors: readonly LogicalTensor[],
+  { to, search }: MlcChoices,
+  partsOf: PartsOf,
+): { readonly planned: PlannedTensor[]; readonly parameters: Parameter[] } {
+  const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
+  const { floats } = quantizationOf(to);
+  const codes: MlcForm = search === 'best' ? { codec: 'mlc', floats, search } : { codec: 'mlc', floats };
+  // Floats of float32 models are stored as bfloat16.
+  const cast: CastForm = { codec: 'cast', to: floats === 'F16' ? 'F16' : 'BF16' };
+  const planned: PlannedTensor[] = [];
+  const parameters = needed.map(({ module, kind, name, tensors: parts, add }): Parameter => {
+    const indices = parts.map((part) => {
+      const source = byName.get(part.name) ?? badTensor(part.name, `it is missing; ${module} is made of it`);
+      const { shape, form, type } = source;
+      const [stated, wanted] = [dimensionsText(shape), dimensionsText(part.shape)];
+      if (stated !== wanted) badTensor(part.name, `its shape is ${stated}, and config.json wants ${wanted}`);
+      if (kind === 'weight' && (shape.at(-1) ?? 1) % mlcGroup !== 0)
+        badTensor(part.name, `its rows are no multiple of ${mlcGroup}`);
+      if (form.codec === 'copy') {
+        const message = `tensor ${quoted(part.name)}: ${type} cannot be converted`;
+        throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: part.name });
+      }
+      if (kind === 'weight') return planned.push({ source, form: codes, parts: partsOf(shape, codes) }) - 1;
+      const [{ tensor }] = source.parts as [LogicalTensor['parts'][number]];
+      if (type === cast.to && add === undefined) return planned.push(keptTensor(tensor, reasons.sameType)) - 1;
+      const read = add === undefined ? source : { ...source, form: { ...form, add } };
+      return planned.push({ source: read, form: cast, parts: partsOf(shape, cast) }) - 1;
     });
-    const stored =
-      kind === 'weight'
-        ? [
-            { name: 'q_weight', role: 'data' },
-            { name: 'q_scale', role: 'scale' },
-          ]
-        : [{ name, role: 'data' }];
-    this.parameters.push({ module, tensors: indices, stored });
-  }
-
-  #weight(source: LogicalTensor): PlannedTensor {
-    const { name, shape } = source;
-    if ((shape.at(-1) ?? 1) % mlcGroup !== 0) badTensor(name, `its rows are no multiple of ${mlcGroup}`);
-    this.#checkFloats(source);
-    const { floats } = quantizationOf(this.#choices.to);
-    const form: MlcForm =
-      this.#choices.search === 'best' ? { codec: 'mlc', floats, search: 'best' } : { codec: 'mlc', floats };
-    return { source, form, parts: this.#partsOf(shape, form) };
-  }
-
-  #floats(source: LogicalTensor, add: number | undefined): PlannedTensor {
-    this.#checkFloats(source);
-    // Floats of float32 models are stored as bfloat16.
-    const to = quantizationOf(this.#choices.to).floats === 'F16' ? 'F16' : 'BF16';
-    const [{ tensor }] = source.parts as [LogicalTensor['parts'][number]];
-    if (source.type === to && add === undefined) return keptTensor(tensor, reasons.sameType);
-    const form: CastForm = { codec: 'cast', to };
-    const read = add === undefined ? source : { ...source, form: { ...source.form, add } };
-    return { source: read, form, parts: this.#partsOf(source.shape, form) };
-  }
-
-  #checkFloats({ name, form, type }: LogicalTensor): void {
-    if (form.codec !== 'copy') return;
-    const message = `tensor ${quoted(name)}: ${type} cannot be converted`;
-    throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: name });
-  }
+    const coded = [
+      { name: 'q_weight', role: 'data' },
+      { name: 'q_scale', role: 'scale' },
+    ];
+    return { module, tensors: indices, stored: kind === 'weight' ? coded : [{ name, role: 'data' }] };
+  });
+  return { planned, parameters };
 }
 
 // --------------------------------------------------------------------------------------------------------------------------- texts
-
-const maybeObject = (name: string, bytes: Uint8Array | undefined) =>
-  bytes === undefined ? undefined : parseObject(name, bytes);
 
 /** Reads the files beside the weights. */
 async function readFolderTexts(
@@ -179,12 +152,16 @@ async function readFolderTexts(
   const bytesOf = (name: string) => files.find((file) => file.name === name)?.bytes;
   if (bytesOf('tokenizer.json') === undefined && bytesOf('tokenizer.model') === undefined)
     incomplete('tokenizer.json', 'the folder has neither it nor tokenizer.model', 'tokenizer.json');
-  const tokenizer = maybeObject('tokenizer.json', bytesOf('tokenizer.json'));
-  const generation = maybeObject('generation_config.json', await beside.file('generation_config.json'));
+  const object = async (name: string) => {
+    const bytes = bytesOf(name) ?? (await beside.file(name));
+    return bytes && parseObject(name, bytes);
+  };
+  const [tokenizer, generation] = [await object('tokenizer.json'), await object('generation_config.json')];
   // Find the chat template; of several, the default one.
   const template = await beside.file('chat_template.jinja');
-  const stated = member(maybeObject('tokenizer_config.json', bytesOf('tokenizer_config.json')), 'chat_template');
-  const named = (Array.isArray(stated) ? stated : []) as readonly Json[];
+  const settings = await object('tokenizer_config.json');
+  const stated = member(settings, 'chat_template');
+  const named = arrayMember(settings, 'chat_template') as readonly Json[];
   const found = named.find((one) => member(one, 'name') === 'default') ?? named[0];
   const text = typeof stated === 'string' ? stated : member(found, 'template');
   const chat = template === undefined ? text : decodeText('chat_template.jinja', template);
@@ -243,15 +220,14 @@ export async function convertWebllm(
     architecture: named,
     tensors,
     plan(choices, partsOf): FilePlan {
-      const weights = new Weights(tensors, choices as MlcChoices, partsOf);
       // Parameters are in the order of the folder: that of the first tensor of each.
       const places = new Map(tensors.map(({ name }, i) => [name, i]));
       const placeOf = (parameter: NeededParameter) =>
         Math.min(...parameter.tensors.map(({ name }) => places.get(name) ?? Number.POSITIVE_INFINITY));
-      const sorted = needed.map((parameter) => ({ parameter, place: placeOf(parameter) }));
-      sorted.sort((a, b) => a.place - b.place || 0);
-      for (const { parameter } of sorted) weights.add(parameter);
-      const { planned, parameters } = weights;
+      const placed = needed.map((parameter) => ({ parameter, place: placeOf(parameter) }));
+      placed.sort((a, b) => a.place - b.place || 0);
+      const sorted = placed.map(({ parameter }) => parameter);
+      const { planned, parameters } = plannedParameters(sorted, tensors, choices as MlcChoices, partsOf);
       const elements = planned.reduce((sum, { source }) => sum + elementsOf(source.shape), 0);
       return {
         format: 'mlc',
