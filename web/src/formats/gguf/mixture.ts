@@ -99,207 +99,132 @@ export function layerNumber(name: string): number {
   return Number(/^blk\.\s*([-+]?\d+)/.exec(name)?.[1] ?? -1);
 }
 
-/** File types with uneven levels. */
-const uneven: readonly FileType[] = ['IQ4_NL', 'IQ4_XS'];
-
 /** File types of less than three bits, for which other rules hold. */
 const small: readonly FileType[] = ['IQ1_S', 'IQ1_M', 'IQ2_XXS', 'IQ2_XS', 'IQ2_S', 'IQ2_M'];
-/** True for the two largest of these. */
-const isLargest = (fileType: FileType) => fileType === 'IQ2_S' || fileType === 'IQ2_M';
 
-/** Chooses types for tensors. It counts them, so they must come in the order of the result. */
-export class Mixture {
-  private readonly model: Model;
-  private readonly fileType: FileType;
-  private readonly base: TargetType;
-  private readonly names: ReadonlySet<string>;
-  private valuesSeen = 0;
-  private downsSeen = 0;
-  private upsSeen = 0;
-  private gatesSeen = 0;
+/**
+ * Makes a function that chooses the type of a tensor. It counts tensors, so they must come in the order of the result.
+ * @param hasImportance true if there is an importance matrix
+ */
+export function mixtureTypes(
+  header: Header,
+  fileType: FileType,
+  hasImportance: boolean,
+): (tensor: GgufTensor) => TargetType {
+  const { falcon, groupedHeads, experts, layers, is70B, values, tied } = mixtureFacts(header);
+  const { base } = fileTypes[fileType];
+  const isSmall = small.includes(fileType);
+  const isLargest = fileType === 'IQ2_S' || fileType === 'IQ2_M';
+  // Weights in NVFP4 already have scales of their own.
+  const names = new Set(fileType === 'NVFP4' ? header.tensors.map(({ name }) => name) : []);
+  for (const { name, dtype } of header.tensors) if (dtype === 'NVFP4') names.delete(partName(name, scalePart));
+  const seen: Partial<Record<Category, number>> = {};
 
-  /** @param hasImportance whether there is an importance matrix */
-  constructor(
-    header: Header,
-    fileType: FileType,
-    private readonly hasImportance: boolean,
-  ) {
-    this.model = mixtureFacts(header);
-    const names = new Set(fileType === 'NVFP4' ? header.tensors.map(({ name }) => name) : []);
-    // Weights in NVFP4 already have scales of their own.
-    for (const { name, dtype } of header.tensors) if (dtype === 'NVFP4') names.delete(partName(name, scalePart));
-    this.names = names;
-    this.fileType = fileType;
-    this.base = fileTypes[fileType].base;
-  }
+  /** The type of this file's row of a table. */
+  const ofFile = (types: Readonly<Partial<Record<FileType, TargetType>>>): TargetType => types[fileType] ?? base;
 
-  typeOf({ name, shape }: GgufTensor): TargetType {
-    const category = categoryOf(name);
-    if (this.fileType === 'NVFP4') return this.scaled(name);
-    if (this.fileType === 'MXFP4_MOE') return this.expert(category, shape);
-    switch (category) {
-      case 'output':
-        return this.output(shape);
-      case 'embedding':
-        return this.model.tied ? this.output(shape) : this.embedding();
-      default:
-        return small.includes(this.fileType) ? this.smallType(category) : this.typeIn(category, name);
-    }
-  }
+  const output = (shape: readonly number[]): TargetType => {
+    if (falcon || !fitsRows(base, shape)) return 'Q8_0';
+    if (isSmall || fileType === 'IQ3_XXS') return 'Q5_K';
+    return base === 'Q8_0' ? 'Q8_0' : 'Q6_K';
+  };
 
-  /** Type of a tensor that is neither output nor embedding. */
-  private typeIn(category: Category | undefined, name: string): TargetType {
-    // In models with experts, read the layer from the name instead of counting.
-    const layer = (seen: number) => (this.model.experts > 1 ? layerNumber(name) : seen);
-    switch (category) {
-      case 'value':
-        return this.value(this.valuesSeen++);
-      case 'key':
-        return this.model.experts === 8 ? 'Q8_0' : this.query();
-      case 'query':
-        return this.query();
-      case 'up':
-        return this.upOrGate(layer(this.upsSeen++));
-      case 'gate':
-        return this.upOrGate(layer(this.gatesSeen++));
-      case 'down':
-        return this.down(layer(this.downsSeen++));
-      case 'attention output':
-        return this.attentionOutput();
-      default:
-        return this.base;
-    }
-  }
-
-  /** Like `typeIn`, for file types of less than three bits. */
-  private smallType(category: Category | undefined): TargetType {
-    const { groupedHeads, experts, layers } = this.model;
-    const better = isLargest(this.fileType) ? 'IQ3_S' : 'Q2_K';
-    switch (category) {
-      case 'value':
-        return groupedHeads >= 4 || experts >= 4 ? 'Q4_K' : better;
-      case 'key':
-        return experts === 8 ? 'Q4_K' : this.base;
-      case 'down':
-        return this.downsSeen++ < Math.floor(layers / 8) ? better : this.base;
-      case 'attention output':
-        if (experts === 8) return 'Q5_K';
-        if (isLargest(this.fileType)) return 'IQ3_S';
-        return this.base === 'IQ1_S' || this.base === 'IQ1_M' ? 'IQ2_XXS' : this.base;
-      default:
-        return this.base;
-    }
-  }
-
-  /** Type of a tensor in a file of NVFP4: other weights get 8 bits, and so do those whose name of a scale is taken, as in Gemma 4. */
-  private scaled(name: string): TargetType {
-    return hasScale(name) && !this.names.has(partName(name, scalePart)) ? 'NVFP4' : 'Q8_0';
-  }
-
-  /** Type of a tensor in a file of MXFP4 experts: other weights get 8 bits. */
-  private expert(category: Category | undefined, shape: readonly number[]): TargetType {
-    const isOutput = category === 'output' || (category === 'embedding' && this.model.tied);
-    return !isOutput && (shape.at(-3) ?? 1) > 1 ? 'MXFP4' : 'Q8_0';
-  }
-
-  private embedding(): TargetType {
-    if (isLargest(this.fileType) || this.fileType === 'IQ3_XXS') return 'IQ3_S';
-    if (small.includes(this.fileType)) return 'Q2_K';
-    const ternary: readonly FileType[] = ['TQ1_0', 'TQ2_0', 'Q2_0'];
-    return ternary.includes(this.fileType) ? 'Q4_K' : this.base;
-  }
-
-  private output(shape: readonly number[]): TargetType {
-    if (this.model.falcon || !fitsRows(this.base, shape)) return 'Q8_0';
-    if (small.includes(this.fileType) || this.fileType === 'IQ3_XXS') return 'Q5_K';
-    return this.base === 'Q8_0' ? 'Q8_0' : 'Q6_K';
-  }
-
-  private value(index: number): TargetType {
-    const { groupedHeads, experts, is70B, values } = this.model;
+  const value = (index: number): TargetType => {
     if (experts === 8) return 'Q8_0';
-    let type = this.base;
-    if (this.fileType === 'Q2_K') type = groupedHeads >= 4 ? 'Q4_K' : 'Q3_K';
-    else if (this.fileType === 'Q2_K_S' && groupedHeads >= 4) type = 'Q4_K';
-    else if (this.fileType === 'IQ3_XXS') type = this.grouped(this.hasImportance ? 'IQ3_XXS' : 'IQ3_S');
-    else if (this.fileType === 'IQ3_XS' || this.fileType === 'IQ3_S') type = this.grouped(this.base);
-    else if (this.fileType === 'IQ3_M') type = 'Q4_K';
-    else if (this.fileType === 'Q3_K_M') type = index < 2 ? 'Q5_K' : 'Q4_K';
-    else if (this.fileType === 'Q3_K_L') type = 'Q5_K';
-    else if (uneven.includes(this.fileType) && groupedHeads >= 4) type = 'Q5_K';
-    else if (this.fileType === 'Q4_K_S' && index < 4) type = 'Q5_K';
-    else if ((this.fileType === 'Q4_K_M' || this.fileType === 'Q5_K_M') && isImportant(index, values)) type = 'Q6_K';
+    // Weights that four or more heads share are small.
+    const isShared = groupedHeads >= 4;
+    const important = isImportant(index, values) ? 'Q6_K' : base;
+    const type = ofFile({
+      Q2_K: isShared ? 'Q4_K' : 'Q3_K',
+      Q2_K_S: isShared ? 'Q4_K' : base,
+      IQ3_XXS: isShared ? 'Q4_K' : hasImportance ? 'IQ3_XXS' : 'IQ3_S',
+      IQ3_XS: isShared ? 'Q4_K' : base,
+      IQ3_S: isShared ? 'Q4_K' : base,
+      IQ3_M: 'Q4_K',
+      Q3_K_M: index < 2 ? 'Q5_K' : 'Q4_K',
+      Q3_K_L: 'Q5_K',
+      IQ4_NL: isShared ? 'Q5_K' : base,
+      IQ4_XS: isShared ? 'Q5_K' : base,
+      Q4_K_S: index < 4 ? 'Q5_K' : base,
+      Q4_K_M: important,
+      Q5_K_M: important,
+    });
     // Eight heads share these weights in such a model, so more bits cost little.
     return is70B && (type === 'Q3_K' || type === 'Q4_K') ? 'Q5_K' : type;
-  }
+  };
 
-  /** Type of weights that four or more heads share, which are small. */
-  private grouped(type: TargetType): TargetType {
-    return this.model.groupedHeads >= 4 ? 'Q4_K' : type;
-  }
-
-  private query(): TargetType {
-    if (this.fileType === 'IQ3_XS') return 'IQ3_XXS';
-    return this.fileType === 'IQ3_XXS' ? 'IQ2_S' : this.base;
-  }
-
-  private upOrGate(layer: number): TargetType {
-    const { layers } = this.model;
+  const upOrGate = (layer: number): TargetType => {
     const isInner = layer >= Math.floor(layers / 8) && layer < Math.floor((7 * layers) / 8);
-    return this.fileType === 'IQ3_XS' && isInner ? 'IQ3_XXS' : this.base;
-  }
+    return fileType === 'IQ3_XS' && isInner ? 'IQ3_XXS' : base;
+  };
 
-  private down(layer: number): TargetType {
-    const { falcon, layers, experts } = this.model;
+  const down = (layer: number): TargetType => {
     const inFirst = (part: number) => layer < Math.floor(layers / part);
-    switch (this.fileType) {
-      case 'Q2_K':
-        return 'Q3_K';
-      case 'Q2_K_S':
-        return inFirst(8) ? 'Q4_K' : this.base;
-      case 'IQ3_XXS':
-        if (this.hasImportance) return this.base;
-        return inFirst(8) ? 'Q4_K' : 'Q3_K';
-      case 'IQ3_M':
-        return inFirst(8) || (experts === 8 && isImportant(layer, layers)) ? 'Q4_K' : this.base;
-      case 'Q4_0':
-        return this.hasImportance && inFirst(8) ? 'Q4_1' : this.base;
-      case 'Q5_0':
-        return this.hasImportance && inFirst(8) ? 'Q5_1' : this.base;
-      case 'Q3_K_M':
-        if (inFirst(16)) return 'Q5_K';
-        return !falcon || isImportant(layer, layers) ? 'Q4_K' : 'Q3_K';
-      case 'Q3_K_L':
-        return falcon ? 'Q4_K' : 'Q5_K';
-      case 'Q4_K_S':
-        return !falcon && inFirst(8) ? 'Q5_K' : 'Q4_K';
-      case 'Q4_K_M':
-        if (!falcon) return isImportant(layer, layers) ? 'Q6_K' : 'Q4_K';
-        if (inFirst(16)) return 'Q6_K';
-        return isImportant(layer, layers) ? 'Q5_K' : 'Q4_K';
-      case 'Q5_K_M':
-        return isImportant(layer, layers) ? 'Q6_K' : 'Q5_K';
-      case 'IQ4_NL':
-      case 'IQ4_XS':
-        return !this.hasImportance && inFirst(8) ? 'Q5_K' : this.base;
-      default:
-        return this.base;
-    }
-  }
+    const important = isImportant(layer, layers);
+    const unevenLevels = !hasImportance && inFirst(8) ? 'Q5_K' : base;
+    const ofFalcon = inFirst(16) ? 'Q6_K' : important ? 'Q5_K' : 'Q4_K';
+    return ofFile({
+      Q2_K: 'Q3_K',
+      Q2_K_S: inFirst(8) ? 'Q4_K' : base,
+      IQ3_XXS: hasImportance ? base : inFirst(8) ? 'Q4_K' : 'Q3_K',
+      IQ3_M: inFirst(8) || (experts === 8 && important) ? 'Q4_K' : base,
+      Q4_0: hasImportance && inFirst(8) ? 'Q4_1' : base,
+      Q5_0: hasImportance && inFirst(8) ? 'Q5_1' : base,
+      Q3_K_M: inFirst(16) ? 'Q5_K' : !falcon || important ? 'Q4_K' : 'Q3_K',
+      Q3_K_L: falcon ? 'Q4_K' : 'Q5_K',
+      Q4_K_S: !falcon && inFirst(8) ? 'Q5_K' : 'Q4_K',
+      Q4_K_M: falcon ? ofFalcon : important ? 'Q6_K' : 'Q4_K',
+      Q5_K_M: important ? 'Q6_K' : 'Q5_K',
+      IQ4_NL: unevenLevels,
+      IQ4_XS: unevenLevels,
+    });
+  };
 
-  private attentionOutput(): TargetType {
-    const { falcon, experts } = this.model;
-    if (falcon) return this.fileType === 'Q3_K_L' ? 'Q4_K' : this.base;
-    if (experts === 8) {
-      const threeBits = ['Q3_K_S', 'Q3_K_M', 'IQ3_XXS', 'IQ3_XS', 'IQ3_S', 'IQ3_M'] as const;
-      const raised: readonly FileType[] = ['Q2_K', ...threeBits, 'Q4_K_S', 'Q4_K_M', ...uneven];
-      return raised.includes(this.fileType) ? 'Q5_K' : this.base;
+  const attentionOutput = (): TargetType => {
+    if (falcon) return ofFile({ Q3_K_L: 'Q4_K' });
+    if (experts !== 8) return ofFile({ Q2_K: 'Q3_K', IQ3_XXS: 'IQ3_S', Q3_K_M: 'Q4_K', IQ3_M: 'Q4_K', Q3_K_L: 'Q5_K' });
+    const threeBits = ['Q3_K_S', 'Q3_K_M', 'IQ3_XXS', 'IQ3_XS', 'IQ3_S', 'IQ3_M'] as const;
+    const raised: readonly FileType[] = ['Q2_K', ...threeBits, 'Q4_K_S', 'Q4_K_M', 'IQ4_NL', 'IQ4_XS'];
+    return raised.includes(fileType) ? 'Q5_K' : base;
+  };
+
+  /** The type in files of less than three bits. */
+  const smallType = (category: Category | undefined, index: number): TargetType => {
+    const better = isLargest ? 'IQ3_S' : 'Q2_K';
+    if (category === 'value') return groupedHeads >= 4 || experts >= 4 ? 'Q4_K' : better;
+    if (category === 'key') return experts === 8 ? 'Q4_K' : base;
+    if (category === 'down') return index < Math.floor(layers / 8) ? better : base;
+    if (category !== 'attention output') return base;
+    if (experts === 8) return 'Q5_K';
+    if (isLargest) return 'IQ3_S';
+    return base === 'IQ1_S' || base === 'IQ1_M' ? 'IQ2_XXS' : base;
+  };
+
+  return ({ name, shape }) => {
+    const category = categoryOf(name);
+    const isOutput = category === 'output' || (category === 'embedding' && tied);
+    // In files of NVFP4, other weights get 8 bits, and so do those whose name of a scale is taken, as in Gemma 4.
+    if (fileType === 'NVFP4') return hasScale(name) && !names.has(partName(name, scalePart)) ? 'NVFP4' : 'Q8_0';
+    // In files of MXFP4, weights that are not experts get 8 bits.
+    if (fileType === 'MXFP4_MOE') return !isOutput && (shape.at(-3) ?? 1) > 1 ? 'MXFP4' : 'Q8_0';
+    if (isOutput) return output(shape);
+    if (category === 'embedding') {
+      if (isLargest || fileType === 'IQ3_XXS') return 'IQ3_S';
+      return isSmall ? 'Q2_K' : ofFile({ TQ1_0: 'Q4_K', TQ2_0: 'Q4_K', Q2_0: 'Q4_K' });
     }
-    if (this.fileType === 'Q2_K') return 'Q3_K';
-    if (this.fileType === 'IQ3_XXS') return 'IQ3_S';
-    if (this.fileType === 'Q3_K_M' || this.fileType === 'IQ3_M') return 'Q4_K';
-    return this.fileType === 'Q3_K_L' ? 'Q5_K' : this.base;
-  }
+    if (category === undefined) return base;
+    const index = seen[category] ?? 0;
+    seen[category] = index + 1;
+    if (isSmall) return smallType(category, index);
+    // In models with experts, read the layer from the name instead of counting.
+    const layer = experts > 1 ? layerNumber(name) : index;
+    const query = ofFile({ IQ3_XS: 'IQ3_XXS', IQ3_XXS: 'IQ2_S' });
+    if (category === 'value') return value(index);
+    if (category === 'key') return experts === 8 ? 'Q8_0' : query;
+    if (category === 'query') return query;
+    if (category === 'up' || category === 'gate') return upOrGate(layer);
+    return category === 'down' ? down(layer) : attentionOutput();
+  };
 }
 
 /** Replacements for types whose blocks do not divide a row. */

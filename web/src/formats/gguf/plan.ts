@@ -16,7 +16,7 @@ import { WeightStatistics } from '../weight-statistics.js';
 import { type GgufPair, type GgufTensor, ggmlType } from './contents.js';
 import { edited } from './edits.js';
 import type { GgufHeader } from './header.js';
-import { fallback, layerNumber, Mixture } from './mixture.js';
+import { fallback, layerNumber, mixtureTypes } from './mixture.js';
 import { checkScaled, type ScaledWeight, scaledWeights, scalePart } from './nvfp4.js';
 import type { GgufChoices } from './options.js';
 import { pairOf, u32Pair, withoutSplits } from './pairs.js';
@@ -85,8 +85,13 @@ function unfitError({ name, shape, byteOffset }: GgufTensor, type: TargetType, m
   return new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}`, place);
 }
 
-/** Chooses the type of a tensor. The mixture counts tensors. */
-function typeChoice(tensor: GgufTensor, fileType: FileType, choices: GgufChoices, mixture: Mixture): Choice {
+/** Chooses the type of a tensor. @param mixed chooses it by the mixture, and counts tensors */
+function typeChoice(
+  tensor: GgufTensor,
+  fileType: FileType,
+  choices: GgufChoices,
+  mixed: ReturnType<typeof mixtureTypes>,
+): Choice {
   const { name, dtype, shape } = tensor;
   const { pure = false, rules = [], leaveOutputTensor } = choices;
   const kept = (reason: Reason) => ({ type: dtype, kept: reason });
@@ -101,7 +106,7 @@ function typeChoice(tensor: GgufTensor, fileType: FileType, choices: GgufChoices
   if (rule?.keep === true) return kept(reasons.rule);
   let type: TargetType = fileTypes[fileType].base;
   if (rule?.to !== undefined) type = rule.to as TargetType;
-  else if (!pure && !isCastType(type)) type = mixture.typeOf(tensor);
+  else if (!pure && !isCastType(type)) type = mixed(tensor);
   const fitting = fallback(type, shape);
   if (fitting === undefined) throw unfitError(tensor, type, `, and ${type} has no replacement`);
   if (fitting !== type && choices.fallback === false) throw unfitError(tensor, type);
@@ -175,29 +180,21 @@ function storedTensor(from: ResultTensor['from']): SourceTensor | undefined {
   return from instanceof Uint8Array ? undefined : from.source.parts[0]?.tensor;
 }
 
-/** Inputs of the choice of types. */
-interface ConvertedInputs {
-  readonly choices: GgufChoices;
-  readonly statistics: Statistics;
-  /** Weights in NVFP4. */
-  readonly weights: ReadonlyMap<SourceTensor, ScaledWeight>;
-}
-
-/** Chooses a type for each tensor. */
+/** Chooses a type for each tensor. @param given choices, statistics, and the weights in NVFP4 */
 function converted(
   view: GgufView,
   tensors: ReturnType<typeof inResultOrder>['results'],
   fileType: FileType,
-  { choices, statistics, weights }: ConvertedInputs,
+  given: { choices: GgufChoices; statistics: Statistics; weights: ReadonlyMap<SourceTensor, ScaledWeight> },
 ) {
+  const { choices, statistics, weights } = given;
   const { requantize = false } = choices;
   const hasImportance = statistics.importance !== undefined;
-  const rest = { ...view, tensors: tensors.map(({ tensor }) => tensor) };
-  const mixture = new Mixture(rest, fileType, hasImportance);
+  const mixed = mixtureTypes({ ...view, tensors: tensors.map(({ tensor }) => tensor) }, fileType, hasImportance);
   const known = new WeightStatistics(statistics, choices);
   const all = tensors.map(({ tensor, source, from: stored }): ResultTensor => {
     const { name, shape } = tensor;
-    const choice = typeChoice(tensor, fileType, choices, mixture);
+    const choice = typeChoice(tensor, fileType, choices, mixed);
     if (choice.kept !== undefined) return { name, shape, ...choice, from: stored };
     const scaled = weights.get(storedTensor(stored) as SourceTensor);
     checkConvertible(source, choice.type, requantize, scaled);
