@@ -63,15 +63,6 @@ function takeRows(weight: SourceWeight, window: RowWindow | undefined): SourceWe
 const readForm = ({ tensor, dtype, isCoded }: SourceWeight): Form =>
   isCoded ? tensor.form : ({ codec: 'cast', to: dtype } as CastForm);
 
-/** True if two weights have equal forms, apart from numbers that only matter for writing. Adapters may differ. */
-function areAlikeForms(a: SourceWeight, b: SourceWeight): boolean {
-  const [x, y] = [a, b].map((weight) => {
-    const form = readForm(weight);
-    return form.codec === 'low-rank' ? (form as LowRankForm).base : form;
-  });
-  return JSON.stringify(x) === JSON.stringify(y);
-}
-
 /**
  * The rows of a weight with codes that a view takes.
  * @returns undefined if it takes other elements, if single rows cannot be read, and for several weights or one with adapters
@@ -258,11 +249,16 @@ function carryOutRecipe(recipe: Recipe, byName: ReadonlyMap<string, SourceWeight
   const [first] = weights;
   if (first === undefined) return badTensor(name, 'the recipe has no sources');
   const { shape: from } = first.tensor;
+  // Equal forms differ at most in their adapters.
+  const formText = (weight: SourceWeight) => {
+    const form = readForm(weight);
+    return JSON.stringify(form.codec === 'low-rank' ? (form as LowRankForm).base : form);
+  };
   const other = weights.find(
     (weight) =>
       weight.dtype !== first.dtype ||
       dimensionsText(weight.tensor.shape) !== dimensionsText(from) ||
-      (weight.isCoded && !areAlikeForms(weight, first)),
+      (weight.isCoded && formText(weight) !== formText(first)),
   );
   if (other !== undefined) {
     const [its, that] = [other, first].map(({ tensor }) => `${tensor.type} ${dimensionsText(tensor.shape)}`);

@@ -6,7 +6,7 @@
  */
 
 import { rangeError, ScalepointError } from '../../core/errors.js';
-import { type Note, noteOf } from '../../core/note.js';
+import { noteOf } from '../../core/note.js';
 import { type Hint, mention } from '../../core/option-problem.js';
 import { elementsOf } from '../../formats/codecs/elements.js';
 import type { LowRankForm } from '../../formats/codecs/low-rank.js';
@@ -49,27 +49,6 @@ function unsupportedTensor({ name: tensor, byteOffset }: SourceTensor, message: 
 }
 
 const firstPart = ({ parts: [part] }: LogicalTensor) => (part as LogicalTensor['parts'][number]).tensor;
-
-/** Rejects tensors that readers would fail to load or misread. @throws ScalepointError */
-function check(named: readonly Named<LogicalTensor>[]): void {
-  const scale = named.find(({ name }) => scaleName.test(name));
-  if (scale !== undefined) {
-    unsupportedTensor(
-      firstPart(scale.tensor),
-      'the weights are quantized already, as float8 with scales, in a layout that is not known here; start from the checkpoint in ' +
-        'BF16 or F16, or from float8 without scales',
-    );
-  }
-  for (const { name, tensor } of named) {
-    const bytes = new TextEncoder().encode(name).length;
-    if (bytes <= mostNameBytes) continue;
-    throw new ScalepointError(
-      'BAD_FILE',
-      `tensor ${quoted(tensor.name)}: the name has ${bytes} bytes, more than the ${mostNameBytes} that readers allow`,
-      { tensor: tensor.name },
-    );
-  }
-}
 
 // ------------------------------------------------------------------------------------------------------------------------- mixtures
 
@@ -244,21 +223,6 @@ function inWritingOrder(results: readonly ResultTensor[]): ResultTensor[] {
 
 // ------------------------------------------------------------------------------------------------------------------------ the whole
 
-/** Notes about the result. @param dropped names of tensors that are left out */
-function resultNotes({ name, reshapes = false }: Architecture, dropped: readonly string[]): Note[] {
-  const readers =
-    `the file follows the tools of ComfyUI-GGUF for ${name}; ComfyUI with that extension and stable-diffusion.cpp read it, and ` +
-    'llama.cpp does not';
-  const count = dropped.length === 1 ? '1 tensor is' : `${dropped.length} tensors are`;
-  const others = `${count} left out, as those of text encoders and VAEs are`;
-  const convolutions = 'models with many convolutions lose more by quantizing than others do';
-  return [
-    noteOf('diffusionReaders', { architecture: name }, readers),
-    ...(dropped.length > 0 ? [noteOf('leftOut', { tensors: dropped }, others)] : []),
-    ...(reshapes ? [noteOf('manyConvolutions', {}, convolutions)] : []),
-  ];
-}
-
 /** A tensor of the checkpoint with its shape in the result. Codes have the type of the floats that they are restored to. */
 function itemOf(architecture: Architecture, { name, tensor }: Named<LogicalTensor>): Item {
   // Small convolutions are reshaped because blocks of 256 do not divide their rows.
@@ -310,12 +274,25 @@ export async function convertDiffusion(
   const original = isDiffusers ? originalModel(stored) : undefined;
   const all = original?.tensors ?? stored;
   const named = withoutPrefix(all).filter(({ name }) => !dropped.some((part) => name.includes(part)));
-  check(named);
+  // Refuse tensors that readers would fail to load or misread.
+  const scale = named.find(({ name }) => scaleName.test(name));
+  if (scale !== undefined) {
+    unsupportedTensor(
+      firstPart(scale.tensor),
+      'the weights are quantized already, as float8 with scales, in a layout that is not known here; start from the checkpoint in ' +
+        'BF16 or F16, or from float8 without scales',
+    );
+  }
+  for (const {
+    name,
+    tensor: { name: from },
+  } of named) {
+    const bytes = new TextEncoder().encode(name).length;
+    if (bytes <= mostNameBytes) continue;
+    const message = `the name has ${bytes} bytes, more than the ${mostNameBytes} that readers allow`;
+    throw new ScalepointError('BAD_FILE', `tensor ${quoted(from)}: ${message}`, { tensor: from });
+  }
   const items = named.map((one) => itemOf(architecture, one));
-  const droppedNames = () => {
-    const taken = new Set(named.map(({ tensor }) => tensor.name));
-    return all.flatMap(({ name }) => (taken.has(name) ? [] : [name]));
-  };
   return {
     architecture: architecture.name,
     tensors: items.map(({ source }) => source),
@@ -354,8 +331,22 @@ export async function convertDiffusion(
         keepDimensions: true,
       });
       const sources = items.map(({ source }) => source);
-      const before = [...sourceNotes(sources), ...(original ? [original.note] : [])];
-      return { ...plan, notes: [...before, ...resultNotes(architecture, droppedNames()), ...plan.notes] };
+      // Say which programs read the result, and what it lacks or loses.
+      const taken = new Set(named.map(({ tensor }) => tensor.name));
+      const left = all.flatMap(({ name }) => (taken.has(name) ? [] : [name]));
+      const readers =
+        `the file follows the tools of ComfyUI-GGUF for ${architecture.name}; ComfyUI with that extension and stable-diffusion.cpp read it, ` +
+        'and llama.cpp does not';
+      const others = `${left.length === 1 ? '1 tensor is' : `${left.length} tensors are`} left out, as those of text encoders and VAEs are`;
+      const convolutions = 'models with many convolutions lose more by quantizing than others do';
+      const notes = [
+        ...sourceNotes(sources),
+        ...(original ? [original.note] : []),
+        noteOf('diffusionReaders', { architecture: architecture.name }, readers),
+        ...(left.length > 0 ? [noteOf('leftOut', { tensors: left }, others)] : []),
+        ...(architecture.reshapes ? [noteOf('manyConvolutions', {}, convolutions)] : []),
+      ];
+      return { ...plan, notes: [...notes, ...plan.notes] };
     },
   };
 }

@@ -14,7 +14,6 @@ import {
   decoderSettings,
   type ModelClass,
   never,
-  type Read,
   readExperts,
   type Settings,
   windowLayers,
@@ -243,19 +242,7 @@ const fixed = { ownLayers: 20, perLayer: 256, laurel: 64, inputs: 4, sparseLayer
 /** The share of a sparse layer's gates that become 0, and the number of standard deviations above the mean that this is, as a float32. */
 const [sparsity, deviations] = [0.95, Math.fround(1.6448533535)];
 
-/** Fails unless the first layers, and no others, have the sparsity that llama.cpp computes. */
-function checkSparsity({ config, sizes: { layers } }: Draft): void {
-  const pattern = config.get('activation_sparsity_pattern');
-  if (pattern === undefined) return;
-  const expected = (i: number) => (i < fixed.sparseLayers ? sparsity : 0);
-  if (!Array.isArray(pattern) || pattern.length !== layers)
-    badConfig(`activation_sparsity_pattern has to be an array of ${layers} numbers, got ${show(pattern)}`);
-  const other = (pattern as unknown[]).findIndex((share, i) => share !== expected(i));
-  if (other >= 0)
-    unsupportedConfig(
-      `activation_sparsity_pattern[${other}] is ${show((pattern as unknown[])[other])}; llama.cpp computes ${expected(other)} there`,
-    );
-}
+const sparsityOf = (layer: number) => (layer < fixed.sparseLayers ? sparsity : 0);
 
 const { inputs, laurel } = fixed;
 
@@ -320,7 +307,16 @@ const gemma3n: ModelClass = {
   details(draft) {
     const { config, rope, sizes, embeddingRows } = draft;
     const { layers, vocabulary } = sizes;
-    checkSparsity(draft);
+    // The first layers, and no others, have the sparsity that llama.cpp computes.
+    const pattern =
+      config.get('activation_sparsity_pattern') ?? Array.from({ length: layers }, (_, i) => sparsityOf(i));
+    if (!Array.isArray(pattern) || pattern.length !== layers)
+      return badConfig(`activation_sparsity_pattern has to be an array of ${layers} numbers, got ${show(pattern)}`);
+    const dense = pattern.findIndex((share: unknown, i) => share !== sparsityOf(i));
+    if (dense >= 0)
+      unsupportedConfig(
+        `activation_sparsity_pattern[${dense}] is ${show(pattern[dense])}; llama.cpp computes ${sparsityOf(dense)} there`,
+      );
     const sharedLayers = config.whole('num_kv_shared_layers', undefined, 0);
     if (layers - sharedLayers !== fixed.ownLayers)
       unsupportedConfig(
@@ -416,17 +412,6 @@ const expertRows: readonly Row[] = [
 /** Frequency factor so large that the rotation rounds to 0 in float32. */
 const still = 1e30;
 
-/** Divisors of the frequencies of full attention: the first pairs of a head turn, and the others stay. */
-function frequencyDivisors({ rope }: Read, head: number) {
-  if (rope.type !== 'proportional')
-    unsupportedConfig(`${rope.where}.full_attention.rope_type is ${show(rope.type)}; it has to be proportional`);
-  const share = positive(`${rope.where}.partial_rotary_factor`, member(rope.settings, 'partial_rotary_factor'));
-  if (share === undefined || share > 1)
-    return badConfig(`${rope.where}.full_attention.partial_rotary_factor is ${show(share)}`);
-  const turned = Math.floor((head * share) / 2);
-  return Array.from({ length: head / 2 }, (_, i) => (i < turned ? 1 : still));
-}
-
 const gemma4Defaults = {
   ...gemma3Defaults,
   num_hidden_layers: 30,
@@ -479,7 +464,14 @@ const gemma4: ModelClass = {
     const names = { used: 'top_k_experts', rows: rowsKey };
     const experts = hasExperts ? readExperts(config, 'num_experts', names) : undefined;
     const finalCap = config.maybePositive('final_logit_softcapping');
-    const divisors = frequencyDivisors(draft, globalHead);
+    // The first pairs of a head in full attention turn, and the others stay.
+    if (rope.type !== 'proportional')
+      unsupportedConfig(`${rope.where}.full_attention.rope_type is ${show(rope.type)}; it has to be proportional`);
+    const share = positive(`${rope.where}.partial_rotary_factor`, member(rope.settings, 'partial_rotary_factor'));
+    if (share === undefined || share > 1)
+      return badConfig(`${rope.where}.full_attention.partial_rotary_factor is ${show(share)}`);
+    const turned = Math.floor((globalHead * share) / 2);
+    const divisors = Array.from({ length: globalHead / 2 }, (_, i) => (i < turned ? 1 : still));
     const perLayerVocabulary = perLayer === 0 ? 0 : config.whole('vocab_size_per_layer_input', sizes.vocabulary);
     return {
       keys: {

@@ -15,7 +15,7 @@ import { checkFolder } from '../convert.js';
 import { badConfig, badFolderFile, unsupportedConfig } from '../errors.js';
 import { arrayMember, type Json, member, objectMember, parseObject } from '../json.js';
 import { recipes } from '../tensors.js';
-import { type Pictures, type TowerKind, towerKinds } from './towers.js';
+import { type Pictures, towerKinds } from './towers.js';
 
 const file = 'config.json';
 
@@ -62,24 +62,6 @@ async function readPictures(folder: Folder): Promise<Pictures> {
   };
 }
 
-/** The kind of the folder's tower. */
-function knownTower(keys: Json): TowerKind {
-  const name = arrayMember(keys, 'architectures')[0];
-  const known = typeof name === 'string' && Object.hasOwn(towerKinds, name) ? towerKinds[name] : undefined;
-  const vision = objectMember(keys, 'vision_config');
-  if (known === undefined) {
-    const sound = vision === undefined && objectMember(keys, 'audio_config') !== undefined;
-    const what = sound ? 'towers for sound are not converted' : `the vision tower of ${show(name)} is not known`;
-    const list = Object.keys(towerKinds).join(', ');
-    return unsupportedConfig(`${what}; known are those of ${list}. llama.cpp's convert_hf_to_gguf.py knows more`);
-  }
-  if (vision === undefined) return badConfig('vision_config is missing, which describes the vision tower');
-  const type = member(vision, 'model_type');
-  if (type !== undefined && !known.types.includes(type as string))
-    unsupportedConfig(`vision_config.model_type is ${show(type)}; with ${name as string} it can be ${known.types[0]}`);
-  return known;
-}
-
 /**
  * Converts a vision tower.
  * @throws ScalepointError `UNKNOWN_FORMAT` for a tower that is not known, `BAD_FILE`
@@ -89,11 +71,29 @@ export async function convertTower(folder: Folder, to: TowerTarget): Promise<Tow
   if (bytes === undefined) return badConfig('the folder has none');
   const keys = parseObject(file, bytes);
   await checkFolder(folder, keys);
-  const kind = knownTower(keys);
+  // Find the kind of the tower.
+  const architecture = arrayMember(keys, 'architectures')[0];
+  const kind =
+    typeof architecture === 'string' && Object.hasOwn(towerKinds, architecture) ? towerKinds[architecture] : undefined;
+  const settings = objectMember(keys, 'vision_config');
+  if (kind === undefined) {
+    const sound = settings === undefined && objectMember(keys, 'audio_config') !== undefined;
+    const what = sound
+      ? 'towers for sound are not converted'
+      : `the vision tower of ${show(architecture)} is not known`;
+    const list = Object.keys(towerKinds).join(', ');
+    return unsupportedConfig(`${what}; known are those of ${list}. llama.cpp's convert_hf_to_gguf.py knows more`);
+  }
+  if (settings === undefined) return badConfig('vision_config is missing, which describes the vision tower');
+  const type = member(settings, 'model_type');
+  if (type !== undefined && !kind.types.includes(type as string))
+    unsupportedConfig(
+      `vision_config.model_type is ${show(type)}; with ${architecture as string} it can be ${kind.types[0]}`,
+    );
   const pictures = await readPictures(folder);
   const { text_config: _, ...others } = keys;
   const most = largestCount(folder.tensors);
-  const vision = new Config(objectMember(keys, 'vision_config') as Json, () => kind.defaults, most, 'vision_config');
+  const vision = new Config(settings, () => kind.defaults, most, 'vision_config');
   const text = new Config(keys, defaultsOf, most);
   const tower = kind.read({ vision, top: new Config(others, undefined, most), text, pictures });
   const { sizes, heads, table } = tower;
