@@ -80,8 +80,7 @@ const bert: ModelClass = {
     const { config } = read;
     const all = { ...names, feedForward: 'intermediate_size', context: 'max_position_embeddings' };
     const { keys, sizes } = encoderNumbers(read, all, 'layer_norm_eps');
-    const positions = keys.context_length as number;
-    return { keys, sizes: { ...sizes, positions, tokenTypes: config.whole('type_vocab_size', 1) } };
+    return { keys, sizes: { ...sizes, tokenTypes: config.whole('type_vocab_size', 1) } };
   },
   encoder: 'wordpiece',
   table: bertTable,
@@ -95,8 +94,7 @@ const distilBert: ModelClass = {
   only: { activation: ['gelu'] },
   numbers(read) {
     const names = { layers: 'n_layers', hidden: 'dim', heads: 'n_heads', feedForward: 'hidden_dim' };
-    const { keys, sizes } = encoderNumbers(read, { ...names, context: 'max_position_embeddings' }, 1e-12);
-    return { keys, sizes: { ...sizes, positions: keys.context_length as number } };
+    return encoderNumbers(read, { ...names, context: 'max_position_embeddings' }, 1e-12);
   },
   table: {
     layerPrefix: 'transformer.layer.',

@@ -62,7 +62,7 @@ const phi2: ModelClass = {
 };
 
 /** Keys of Phi-3, and the factors of long contexts. */
-function readPhi3({ config, rope, sizes, keys }: Draft) {
+function readPhi3({ config, rope, sizes }: Draft) {
   if (rope.type !== undefined && !['su', 'longrope', 'yarn'].includes(rope.type))
     unsupportedConfig(`${rope.where}.type is ${show(rope.type)}; Phi-3 has su, longrope or yarn`);
   const original =
@@ -71,7 +71,7 @@ function readPhi3({ config, rope, sizes, keys }: Draft) {
   if (original < 2 || rotated > 1)
     badConfig(`original_max_position_embeddings is ${original} and partial_rotary_factor ${rotated}`);
   const dimensions = Math.floor(Math.floor(rotated * sizes.hidden) / sizes.heads);
-  const { tensors, attentionFactor } = longFactors(rope, dimensions, keys.context_length as number, original);
+  const { tensors, attentionFactor } = longFactors(rope, dimensions, sizes.positions ?? 0, original);
   return {
     keys: {
       'rope.scaling.attn_factor': attentionFactor,

@@ -186,6 +186,7 @@ function decoderNumbers(read: Read, wish: DecoderNumbers = {}): Numbers {
   const head = given ?? hidden / heads;
   if (head % 2 !== 0) badConfig(`a head has ${head} elements; the rotary embedding takes pairs`);
   const feedForward = wish.feedForward ?? config.whole('intermediate_size');
+  const positions = wish.context ?? config.whole('max_position_embeddings');
   const numberOf = (from: string | number) => (typeof from === 'number' ? from : config.positive(from));
   // Collect the numbers for the metadata and the sizes for the tables.
   return {
@@ -195,7 +196,7 @@ function decoderNumbers(read: Read, wish: DecoderNumbers = {}): Numbers {
       'attention.head_count': heads,
       'attention.head_count_kv': keyHeads,
       feed_forward_length: feedForward,
-      context_length: wish.context ?? config.whole('max_position_embeddings'),
+      context_length: positions,
       ...(normEpsilon === undefined
         ? { 'attention.layer_norm_rms_epsilon': numberOf(rmsEpsilon) }
         : { 'attention.layer_norm_epsilon': numberOf(normEpsilon) }),
@@ -210,6 +211,7 @@ function decoderNumbers(read: Read, wish: DecoderNumbers = {}): Numbers {
       keyHeads,
       head,
       feedForward,
+      positions,
       vocabulary: vocabularyOf(read),
       queries: heads * head,
       keys: keyHeads * head,
@@ -246,7 +248,7 @@ export function encoderNumbers(read: Read, names: EncoderNames, epsilon: string 
     },
     sizes: {
       ...{ layers, hidden, heads, feedForward, keyHeads: heads, head: hidden / heads },
-      ...{ queries: hidden, keys: hidden, together: 3 * hidden, vocabulary: vocabularyOf(read) },
+      ...{ queries: hidden, keys: hidden, together: 3 * hidden, vocabulary: vocabularyOf(read), positions: context },
     },
   };
 }
@@ -300,10 +302,10 @@ export function threeOfFourWindows(draft: Draft, otherwise = allBut(4)): Keys {
 
 /** Notes a window, which llama.cpp does not apply. */
 export function checkWindow(draft: Draft): void {
-  const { config, notes, keys, sizes } = draft;
+  const { config, notes, sizes } = draft;
   const window = config.maybeWhole('sliding_window');
   if (window === undefined) checkLayers(draft, sizes.layers, never);
-  if (window === undefined || window >= (keys.context_length as number)) return;
+  if (window === undefined || window >= (sizes.positions ?? 0)) return;
   const text = `sliding_window ${window} is not written, because llama.cpp computes this architecture without one`;
   notes.push(noteOf('noSlidingWindow', { window }, text));
 }

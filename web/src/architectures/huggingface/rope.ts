@@ -3,6 +3,7 @@
  * Reference: github.com/ggml-org/llama.cpp, conversion/ base.py at 00bd27a, llama.py 0274f0f, phi.py 051139f.
  */
 import { show } from '../../core/show.js';
+import { isCount } from '../../formats/files/json.js';
 import type { Recipe } from '../recipe.js';
 import { type Config, positive, type Rope } from './config.js';
 import { badConfig, unsupportedConfig } from './errors.js';
@@ -56,9 +57,9 @@ export function wholeSetting(rope: Rope, name: string): number | undefined {
  */
 export function ropeSections(rope: Rope, rotated: number, usual?: readonly number[]): readonly number[] {
   const list = member(rope.settings, 'mrope_section') ?? usual;
-  if (!Array.isArray(list) || list.length > 4 || !list.every((n) => Number.isInteger(n) && n >= 0))
+  if (!Array.isArray(list) || list.length > 4 || !list.every((n) => isCount(n)))
     return badConfig(`${rope.where}.mrope_section has to be up to 4 whole numbers, got ${show(list)}`);
-  const sections = [...(list as number[]), 0, 0, 0, 0].slice(0, 4);
+  const sections = [...list, 0, 0, 0, 0].slice(0, 4);
   if (2 * sections.reduce((sum, n) => sum + n, 0) > rotated)
     return badConfig(`mrope_section ${sections.join(', ')} turns more than ${rotated} elements of a head`);
   return sections;
@@ -123,15 +124,12 @@ export function longFactors(
     return { tensors: [] };
   }
   if (long === undefined || short === undefined)
-    badConfig(`${rope.where}.${long === undefined ? 'long' : 'short'}_factor is missing`);
+    return badConfig(`${rope.where}.${long === undefined ? 'long' : 'short'}_factor is missing`);
   if (rope.type === undefined) badConfig(`${rope.where}.type is missing`);
   const scale = context / original;
   const grown = rope.type === 'yarn' ? 0.1 * Math.log(scale) + 1 : Math.sqrt(1 + Math.log(scale) / Math.log(original));
   return {
-    tensors: [
-      madeTensor('rope_factors_long.weight', long as number[]),
-      madeTensor('rope_factors_short.weight', short as number[]),
-    ],
+    tensors: [madeTensor('rope_factors_long.weight', long), madeTensor('rope_factors_short.weight', short)],
     attentionFactor: scale > 1 ? grown : 1,
   };
 }

@@ -4,6 +4,7 @@
  */
 import { noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
+import { isCount } from '../../formats/files/json.js';
 import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
 import type { TokenizerKeys } from './keys.js';
 import type { TokenizerFiles } from './tokenizer-input.js';
@@ -118,7 +119,7 @@ function readRoles({ tokenizer, settings }: TokenizerFiles): RoleFacts {
 function roleIds(files: TokenizerFiles, { texts, roles: all }: RoleFacts, vocabulary: Vocabulary): Map<string, number> {
   const ids = new Map<string, number>();
   const put = (role: string, id: unknown) => {
-    if (typeof id !== 'number' || !Number.isInteger(id) || id < 0 || ids.has(role)) return;
+    if (!isCount(id) || ids.has(role)) return;
     if (id < vocabulary.size) ids.set(role, id);
     else {
       const rows = vocabulary.size;
@@ -176,7 +177,7 @@ export function specialKeys(files: TokenizerFiles, vocabulary: Vocabulary, wish:
   const bySize = facts.usesLlamaConverter === true ? size : undefined;
   const infill = ['prefix', 'suffix', 'middle', 'eot'].map((role, i) => [`${role}_token_id`, 32007 + i]);
   const set = Object.entries(facts.roleIds?.(config, arrayMember(files.generation, 'eos_token_id')) ?? {});
-  const isId = (id: unknown) => typeof id === 'number' && Number.isInteger(id) && id >= 0 && id < vocabulary.size;
+  const isId = (id: unknown) => isCount(id) && id < vocabulary.size;
   return Object.fromEntries([
     ...(bySize === 32016 ? infill : []),
     ...[...ids, ...set.filter(([, id]) => isId(id))].map(([role, id]) => [idKeys[role], id]),

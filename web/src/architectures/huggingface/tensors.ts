@@ -27,6 +27,7 @@ export interface Sizes {
   readonly expertFeedForward?: number | undefined;
   /** Rows of the experts that all tokens pass, together. */
   readonly sharedFeedForward?: number | undefined;
+  /** Tokens of a context. */
   readonly positions?: number | undefined;
   /** Outputs of a classifier. */
   readonly labels?: number | undefined;

@@ -3,6 +3,7 @@
  * Reference: github.com/ggml-org/llama.cpp, conversion/ bert.py at 2ca8afc (_xlmroberta_set_vocab), t5.py 5535795.
  */
 import { show } from '../../core/show.js';
+import { isCount } from '../../formats/files/json.js';
 import { badFolderFile, unsupported } from './errors.js';
 import { type Json, member, objectMember } from './json.js';
 import type { TokenizerKeys } from './keys.js';
@@ -130,8 +131,8 @@ export function t5Keys(files: TokenizerFiles, bytes: Uint8Array): Tokenizer {
   const vocabulary = new Vocabulary(files.size, fillerScore);
   vocabulary.putPieces(file, model);
   for (const [text, id] of Object.entries(files.added ?? {})) {
-    if (typeof id !== 'number' || !Number.isInteger(id) || id < 0)
-      badFolderFile('added_tokens.json', `the id of the token ${show(text)} is not a whole number`);
+    if (!isCount(id))
+      return badFolderFile('added_tokens.json', `the id of the token ${show(text)} is not a whole number`);
     if (id < vocabulary.size) vocabulary.set(id, { text, type: kinds.user, score: addedScore });
   }
   vocabulary.check(file);

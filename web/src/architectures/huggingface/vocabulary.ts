@@ -3,6 +3,7 @@
 import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import { quoted } from '../../formats/files/bytes.js';
+import { isCount } from '../../formats/files/json.js';
 import { badConfig, badFolderFile, unsupported } from './errors.js';
 import { arrayMember, isObject, type Json, member } from './json.js';
 import type { TokenizerKeys } from './keys.js';
@@ -52,8 +53,7 @@ export class Vocabulary {
 
   /** An id from a file. @throws ScalepointError `BAD_FILE` if it has no row in the embedding */
   private idOf(file: string, id: unknown, token: string): number {
-    if (typeof id !== 'number' || !Number.isInteger(id) || id < 0)
-      return badFolderFile(file, `the id of the token ${quoted(token)} is not a whole number`);
+    if (!isCount(id)) return badFolderFile(file, `the id of the token ${quoted(token)} is not a whole number`);
     if (id < this.size) return id;
     return badFolderFile(file, `the token ${quoted(token)} has the id ${id}, but the embedding has ${this.size} rows`);
   }
@@ -145,7 +145,7 @@ export function addedToken(file: string, where: string, entry: unknown, key: num
   if (!isObject(entry)) return badFolderFile(file, `${where} is not an object`);
   const [content, id] = [member(entry, 'content'), key ?? member(entry, 'id')];
   if (typeof content !== 'string') return badFolderFile(file, `${where}.content is not a string`);
-  if (typeof id !== 'number' || !Number.isInteger(id) || id < 0) return badFolderFile(file, `${where} has no id`);
+  if (!isCount(id)) return badFolderFile(file, `${where} has no id`);
   return { id, content, special: member(entry, 'special') === true };
 }
 

@@ -3,6 +3,7 @@
  * Reference: github.com/mlc-ai/mlc-llm at 01ced331, python/mlc_llm/interface/gen_config.py, protocol/mlc_chat_config.py and model/, and
  * cpp/tokenizers/tokenizers.cc (DetectTokenizerInfo).
  */
+import { isCount } from '../../formats/files/json.js';
 import { arrayMember, isObject, type Json, member, objectMember } from '../huggingface/json.js';
 import type { ModelNumbers, PrebuiltLibrary, WebllmFamily } from './families.js';
 import { conversation } from './templates.js';
@@ -77,7 +78,7 @@ export function chatConfig(
   const tokens = new Map<string, number>();
   for (const token of arrayMember(tokenizer, 'added_tokens').filter(isObject)) {
     const { id, content } = token;
-    if (typeof content === 'string' && Number.isSafeInteger(id)) tokens.set(content, id as number);
+    if (typeof content === 'string' && isCount(id)) tokens.set(content, id);
   }
   const listed = member(objectMember(tokenizer, 'model'), 'vocab');
   const isListed = typeof listed === 'object' && listed !== null;
@@ -85,7 +86,7 @@ export function chatConfig(
     ? [...tokens.values()].reduce((size, id) => Math.max(size, id + 1), Object.keys(listed).length)
     : numbers.vocab_size;
   const endIds = stated('eos_token_id');
-  const ends = (Array.isArray(endIds) ? endIds : [endIds]).filter((id) => Number.isSafeInteger(id) && id >= 0);
+  const ends = (Array.isArray(endIds) ? endIds : [endIds]).filter((id) => isCount(id));
   const chunk = Math.min(prefillChunk, context);
   const { rope_theta, tie_word_embeddings: _tied, rope_scaling: _scaling, ...sizes } = numbers;
   const window = { context_window_size: context, prefill_chunk_size: chunk };

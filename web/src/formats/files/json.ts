@@ -1,4 +1,8 @@
-/** Finds the first mistake in a JSON text. The messages of engines differ, and some have no position. */
+/** Values of JSON, and the first mistake in a JSON text. The messages of engines differ, and some have no position. */
+
+/** True for a whole number of at least `least`. @param value of a file, which may have any type */
+export const isCount = (value: unknown, least = 0): value is number =>
+  Number.isSafeInteger(value) && Number(value) >= least;
 
 /** Most characters of a word in an error. */
 const mostShown = 20;

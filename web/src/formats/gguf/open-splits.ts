@@ -6,6 +6,7 @@
 import { rangeError, ScalepointError, typeError } from '../../core/errors.js';
 import { exactly } from '../../core/option-problem.js';
 import { type ByteSource, quoted } from '../files/bytes.js';
+import { isCount } from '../files/json.js';
 import type { OpenFile, OpenInput } from '../format.js';
 import { besideFile, inFile, shardSuffix } from '../shards.js';
 import { alignedTo, type GgufTensor } from './contents.js';
@@ -31,7 +32,7 @@ function badSplit(label: string, message: string, place: { tensor?: string; byte
 
 function splitKey({ metadata }: GgufHeader, key: string, label: string): number {
   const value = metadata[key];
-  if (Number.isSafeInteger(value) && (value as number) >= 0) return value as number;
+  if (isCount(value)) return value;
   return badSplit(label, value === undefined ? `it has no ${key}` : `its ${key} is not a number of files or tensors`);
 }
 

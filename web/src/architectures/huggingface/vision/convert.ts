@@ -5,6 +5,7 @@
 
 import { show } from '../../../core/show.js';
 import { largestCount } from '../../../formats/codecs/elements.js';
+import { isCount } from '../../../formats/files/json.js';
 import type { GgufKey } from '../../../formats/gguf/pairs.js';
 import { towerArchitecture } from '../../../formats/gguf/signature.js';
 import { fileTypes } from '../../../formats/gguf/targets.js';
@@ -40,8 +41,7 @@ function readColors(name: string, value: unknown): readonly number[] | undefined
 }
 
 function wholeSize(name: string, value: unknown): number | undefined {
-  if (value === undefined || (Number.isInteger(value) && (value as number) > 0 && (value as number) < 2 ** 31))
-    return value as number | undefined;
+  if (value === undefined || (isCount(value, 1) && value < 2 ** 31)) return value;
   return badFolderFile(pictureFiles[0], `${name} has to be a whole number of at least 1, got ${show(value)}`);
 }
 

@@ -8,6 +8,7 @@
  * qwen3_vl 000c33f, siglip 008e574.
  */
 import { show } from '../../../core/show.js';
+import { isCount } from '../../../formats/files/json.js';
 import type { GgufKey } from '../../../formats/gguf/pairs.js';
 import { viewFrom, withBias } from '../../families/rows.js';
 import type { Config } from '../config.js';
@@ -415,7 +416,7 @@ const qwen25vl: TowerKind = {
     const { hidden, feedForward } = sizes;
     // Each n-th layer has full attention. The others see windows.
     const list = vision.get('fullatt_block_indexes');
-    if (!Array.isArray(list) || list.length === 0 || !list.every((n) => Number.isInteger(n) && n >= 0))
+    if (!Array.isArray(list) || list.length === 0 || !list.every((n) => isCount(n)))
       return badConfig(`vision_config.fullatt_block_indexes has to be whole numbers, got ${show(list)}`);
     const [first] = list as [number];
     if (list.some((n, i) => n !== (i + 1) * (first + 1) - 1))
@@ -468,7 +469,7 @@ const qwen3vl = (types: readonly string[], usualDeepstack: readonly number[]): T
     const tower = qwenTower(read, vision.whole('hidden_size'), vision.whole('intermediate_size'), positions);
     const { layers, patch, hidden, feedForward, text: width } = tower.sizes;
     const list = vision.get('deepstack_visual_indexes') ?? [];
-    const isLayer = (n: unknown) => Number.isInteger(n) && (n as number) >= 0 && (n as number) < layers;
+    const isLayer = (n: unknown) => isCount(n) && n < layers;
     if (!Array.isArray(list) || !list.every(isLayer) || new Set(list).size !== list.length)
       return badConfig(
         `vision_config.deepstack_visual_indexes has to be different layers below ${layers}, got ${show(list)}`,

@@ -8,6 +8,7 @@ import { show } from '../../../core/show.js';
 import { type BitsAndBytesForm, bitsAndBytes } from '../../codecs/bitsandbytes.js';
 import { tileElements } from '../../codecs/codec.js';
 import { elementsOf } from '../../codecs/elements.js';
+import { isCount } from '../../files/json.js';
 import type { LogicalTensor, SourceTensor } from '../../format.js';
 import { elementCount } from '../../tensors.js';
 import {
@@ -23,7 +24,7 @@ import {
 /** Most bytes of a quantization state. */
 const mostStateBytes = 1 << 16;
 
-const isPositive = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) > 0;
+const isPositive = (value: unknown): value is number => isCount(value, 1);
 
 /** Largest number of scales that share one. bitsandbytes has 256. */
 const mostOuterBlock = 2 ** 16;
