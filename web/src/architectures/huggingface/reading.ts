@@ -117,7 +117,7 @@ export interface ModelClass extends TokenizerFacts {
   readonly longEmbedding?: true;
   /** Classes for which WebLLM has libraries, by their names in config.json. Classes that spread another one share its entries. */
   readonly webllm?: Readonly<Record<string, WebllmFamily>>;
-  /** Models that mlx-lm loads, by the `model_type` of config.json, shared likewise. */
+  /** Models that mlx-lm loads, by the `model_type` of config.json. Classes that spread another one share them, too. */
   readonly mlx?: KnownModels;
   readonly details?: (draft: Draft) => Details;
   /** True if llama.cpp's converter writes the pooling of modules.json. */

@@ -66,9 +66,10 @@ export class Vocabulary {
   /** Like `put`, and fails if the id is taken. */
   putOnce(file: string, id: unknown, token: ScoredToken): void {
     const own = this.idOf(file, id, token.text);
-    const before = quoted(this.tokens[own] ?? '');
-    if (this.types[own] !== kinds.unused)
-      badFolderFile(file, `the tokens ${before} and ${quoted(token.text)} have the same id ${own}`);
+    if (this.types[own] !== kinds.unused) {
+      const both = `${quoted(this.tokens[own] ?? '')} and ${quoted(token.text)}`;
+      badFolderFile(file, `the tokens ${both} have the same id ${own}`);
+    }
     this.set(own, token);
   }
 

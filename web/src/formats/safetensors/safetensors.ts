@@ -320,7 +320,7 @@ export const planStored: NonNullable<SafetensorsFormat['plan']> = async (model, 
     output,
     inputs: { statistics, names },
     beside,
-    known: layout?.forKnownModels ? await context.knownModels() : {},
+    known: layout?.needsKnownModels ? await context.knownModels() : {},
     planLayout: await layout?.load?.(),
   });
 };

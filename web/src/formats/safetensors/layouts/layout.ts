@@ -190,7 +190,7 @@ export interface LayoutStart {
   readonly isModel: boolean;
   /** The objects in those of the files beside the model that the layout `reads` and that are there. */
   readonly beside: ReadonlyMap<string, Fields>;
-  /** Known models, if the layout is for these alone; otherwise empty. */
+  /** Known models, if the layout needs their facts; otherwise empty. */
   readonly known: KnownModels;
 }
 
@@ -221,6 +221,8 @@ export interface CodedLayout {
   readonly targets?: Readonly<Record<string, CodedTarget>>;
   /** True for targets that only take known models; others, and bare arrays, are refused. @defaultValue false */
   readonly forKnownModels?: boolean;
+  /** True if plans need the facts that families of architectures state. @defaultValue false */
+  readonly needsKnownModels?: boolean;
   /** True if loaders join layers, which need one scheme then. @defaultValue false */
   readonly joinsLayers?: boolean;
   /** JSON files beside the model that plans need, such as `config.json`. */

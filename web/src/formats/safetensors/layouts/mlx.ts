@@ -259,6 +259,7 @@ export const mlxLayout = {
   floats: (form) => (form.codec === 'mlx' ? (form as MlxForm).scale : (form as MicroscaledForm).floats),
   targets,
   forKnownModels: true,
+  needsKnownModels: true,
   reads: ['config.json'],
   readers: () => [
     {
