@@ -2,7 +2,7 @@
 // written by hand from the classes.
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
-import { defaultsOf } from '../../../../web/src/architectures/families/index.js';
+import { defaultsOf, families, knownModels, webllmFamilies } from '../../../../web/src/architectures/families/index.js';
 import { Config } from '../../../../web/src/architectures/huggingface/config.js';
 import { convertHuggingface } from '../../../../web/src/architectures/huggingface/convert.js';
 import { fileOf, folderOf, type Weights } from '../../support/recipes.js';
@@ -247,5 +247,29 @@ describe('defaults', () => {
     await expect(convert('LlamaForCausalLM', decoderWeights(), rest)).rejects.toThrow(
       /has the shape \[264, 64\]; by config.json it is \[264, 4096\]; missing keys have defaults: .*hidden_size 4096/,
     );
+  });
+});
+
+describe('models of other programs', () => {
+  it('have one description each, whatever classes spread another one', () => {
+    for (const { mlx = {}, webllm = {} } of families) {
+      for (const [type, model] of Object.entries(mlx)) expect(knownModels[type], type).toBe(model);
+      for (const [name, family] of Object.entries(webllm)) expect(webllmFamilies.get(name), name).toBe(family);
+    }
+  });
+
+  it('are those that mlx-lm has under the same names', () => {
+    const { mixtral, qwen3_moe, ...others } = knownModels;
+    expect(mixtral?.experts?.block).toBe('block_sparse_moe');
+    expect(qwen3_moe?.precise).toBe('.mlp.gate');
+    const having = (head?: string) => Object.keys(others).filter((type) => others[type]?.head === head);
+    expect({ either: having().sort(), own: having('own').sort(), tied: having('tied').sort() }).toEqual({
+      either: [
+        ...['ernie4_5', 'exaone4', 'gemma3_text', 'glm', 'granite', 'llama', 'ministral3', 'mistral', 'nemotron'],
+        ...['olmo2', 'olmo3', 'phi3', 'qwen2', 'qwen3', 'seed_oss', 'smollm3', 'starcoder2'],
+      ],
+      own: ['glm4', 'gpt_neox', 'phi', 'qwen2_moe', 'stablelm'],
+      tied: ['cohere', 'cohere2', 'gemma', 'gemma2', 'hunyuan_v1_dense', 'lfm2'],
+    });
   });
 });
