@@ -9,7 +9,7 @@ import { toOnnx } from './to-onnx.js';
 export { isFileBeside } from './huggingface/files.js';
 
 /** Loads the facts that architectures state for layouts of other formats. */
-export const knownModels = async (): Promise<KnownModels> => (await import('./families/index.js')).knownModels;
+export const loadKnownModels = async (): Promise<KnownModels> => (await import('./families/index.js')).knownModels;
 
 /** A reason to keep a tensor that only conversions have. */
 export type ConversionReason = DiffusionReason;

@@ -1,6 +1,6 @@
 /** Plans conversions from headers alone. */
 
-import { type ConversionReason, knownModels } from '../architectures/registry.js';
+import { type ConversionReason, loadKnownModels } from '../architectures/registry.js';
 import { ScalepointError } from '../core/errors.js';
 import { type Note, noteOf } from '../core/note.js';
 import { elementsOf } from '../formats/codecs/elements.js';
@@ -98,7 +98,13 @@ export async function planFor(opened: Opened, choices: PlanChoices, output?: str
       }
       return new Map();
     };
-    plan = await format.plan(model, choices, { partsOf, output, readOptionFile, weightNames, knownModels });
+    plan = await format.plan(model, choices, {
+      partsOf,
+      output,
+      readOptionFile,
+      weightNames,
+      knownModels: loadKnownModels,
+    });
   } else {
     const converted = await converter.convert(model, beside, choices);
     const made = await converted?.plan(choices, partsOf, readOptionFile);

@@ -307,7 +307,7 @@ export interface FilePlan {
 export type PartsOf = (shape: readonly number[], form: Form) => readonly Part[];
 
 /** What the caller of a plan gives it besides model and choices. */
-export interface PlanContext {
+interface PlanContext {
   readonly partsOf: PartsOf;
   /** The name of the result without its folder, if it has one. */
   readonly output: string | undefined;

@@ -1,7 +1,7 @@
 /** Facts about models that layouts for known models need. Families of architectures state them, and the caller of a plan loads them. */
 
 /** A model in mlx-lm. Without further members it has the names of Llama, and config.json says if the embedding is its output layer. */
-export interface KnownModel {
+interface KnownModel {
   /** Output layer: 'tied' if it is the embedding, 'own' if it is a weight. Undefined if config.json says which. */
   readonly head?: 'tied' | 'own';
   /** The module of a layer with experts, which are stacked, and the names of their projections in mlx-lm by those in the folder. */

@@ -101,7 +101,7 @@ export const mixtralExperts: readonly Row[] = [
 ];
 
 /** Matrices of experts, a tensor each. */
-export const separateExperts: readonly Row[] = [
+const separateExperts: readonly Row[] = [
   { from: 'mlp.experts.#.gate_proj', to: 'ffn_gate_exps', shape: ['expertFeedForward', 'hidden'] },
   { from: 'mlp.experts.#.up_proj', to: 'ffn_up_exps', shape: ['expertFeedForward', 'hidden'] },
   { from: 'mlp.experts.#.down_proj', to: 'ffn_down_exps', shape: ['hidden', 'expertFeedForward'] },

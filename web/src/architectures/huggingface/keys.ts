@@ -148,7 +148,7 @@ export type Keys = Values<typeof modelTypes>;
 export type TokenizerKeys = Values<typeof tokenizerTypes>;
 
 /** Keys with their types, in writing order. */
-export function typedKeys<Types extends KeyTypes>(prefix: string, types: Types, values: Values<Types>): GgufKey[] {
+function typedKeys<Types extends KeyTypes>(prefix: string, types: Types, values: Values<Types>): GgufKey[] {
   return Object.entries(types).flatMap(([key, type]): GgufKey[] => {
     const value: unknown = values[key];
     if (value === undefined) return [];

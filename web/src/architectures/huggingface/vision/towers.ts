@@ -59,7 +59,7 @@ interface TowerRead {
 type ForcedType = (from: string) => 'F16' | 'F32' | undefined;
 
 /** A tower as config.json describes it. */
-export interface Tower {
+interface Tower {
   readonly sizes: TowerSizes;
   readonly heads: number;
   /** Pixels of a picture on each side. */
