@@ -4,11 +4,10 @@
  */
 import { noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
-import { isCount } from '../../formats/files/json.js';
 import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
 import type { TokenizerKeys } from './keys.js';
 import type { TokenizerFiles } from './tokenizer-input.js';
-import { addedTokens, type Vocabulary } from './vocabulary.js';
+import { addedTokens, isId, type Vocabulary } from './vocabulary.js';
 
 /** Roles with their keys, in the order of llama.cpp's converter. The misspelled key is part of the format. */
 const idKeys: Readonly<Record<string, string>> = {
@@ -119,7 +118,7 @@ function readRoles({ tokenizer, settings }: TokenizerFiles): RoleFacts {
 function roleIds(files: TokenizerFiles, { texts, roles: all }: RoleFacts, vocabulary: Vocabulary): Map<string, number> {
   const ids = new Map<string, number>();
   const put = (role: string, id: unknown) => {
-    if (!isCount(id) || ids.has(role)) return;
+    if (!isId(id) || ids.has(role)) return;
     if (id < vocabulary.size) ids.set(role, id);
     else {
       const rows = vocabulary.size;
@@ -177,10 +176,9 @@ export function specialKeys(files: TokenizerFiles, vocabulary: Vocabulary, wish:
   const bySize = facts.usesLlamaConverter === true ? size : undefined;
   const infill = ['prefix', 'suffix', 'middle', 'eot'].map((role, i) => [`${role}_token_id`, 32007 + i]);
   const set = Object.entries(facts.roleIds?.(config, arrayMember(files.generation, 'eos_token_id')) ?? {});
-  const isId = (id: unknown) => isCount(id) && id < vocabulary.size;
   return Object.fromEntries([
     ...(bySize === 32016 ? infill : []),
-    ...[...ids, ...set.filter(([, id]) => isId(id))].map(([role, id]) => [idKeys[role], id]),
+    ...[...ids, ...set.filter(([, id]) => isId(id) && id < vocabulary.size)].map(([role, id]) => [idKeys[role], id]),
     ...adds.map(([role, value]) => [`add_${role}_token`, value]),
     ...(bySize === 49152 ? [['add_bos_token', false]] : []),
     ...(lowered || wish.normalizes === true ? [['normalizer.lowercase', lowered]] : []),

@@ -3,14 +3,22 @@
  * Reference: github.com/ggml-org/llama.cpp, conversion/ bert.py at 2ca8afc (_xlmroberta_set_vocab), t5.py 5535795.
  */
 import { show } from '../../core/show.js';
-import { isCount } from '../../formats/files/json.js';
 import { badFolderFile, unsupported } from './errors.js';
 import { type Json, member, objectMember } from './json.js';
 import type { TokenizerKeys } from './keys.js';
 import { parseSentencePiece, type SentencePieceModel } from './protobuf.js';
 import { specialKeys } from './special.js';
 import type { Tokenizer, TokenizerFiles } from './tokenizer-input.js';
-import { addedScore, addedTokens, fillerScore, flatSteps, kinds, Vocabulary, vocabularyKeys } from './vocabulary.js';
+import {
+  addedScore,
+  addedTokens,
+  fillerScore,
+  flatSteps,
+  isId,
+  kinds,
+  Vocabulary,
+  vocabularyKeys,
+} from './vocabulary.js';
 
 /** Settings of the normalizer. */
 interface Normalizer {
@@ -131,8 +139,7 @@ export function t5Keys(files: TokenizerFiles, bytes: Uint8Array): Tokenizer {
   const vocabulary = new Vocabulary(files.size, fillerScore);
   vocabulary.putPieces(file, model);
   for (const [text, id] of Object.entries(files.added ?? {})) {
-    if (!isCount(id))
-      return badFolderFile('added_tokens.json', `the id of the token ${show(text)} is not a whole number`);
+    if (!isId(id)) return badFolderFile('added_tokens.json', `the id of the token ${show(text)} is not a whole number`);
     if (id < vocabulary.size) vocabulary.set(id, { text, type: kinds.user, score: addedScore });
   }
   vocabulary.check(file);

@@ -3,7 +3,6 @@
 import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import { quoted } from '../../formats/files/bytes.js';
-import { isCount } from '../../formats/files/json.js';
 import { badConfig, badFolderFile, unsupported } from './errors.js';
 import { arrayMember, isObject, type Json, member } from './json.js';
 import type { TokenizerKeys } from './keys.js';
@@ -18,6 +17,9 @@ export const fillerScore = -10000;
 
 /** Largest vocabulary accepted. Real ones have up to 2^18 tokens. */
 const mostTokens = 2 ** 22;
+
+/** True for a whole number from 0 on, which may be more than any real id. */
+export const isId = (id: unknown): id is number => Number.isInteger(id) && Number(id) >= 0;
 
 /** A token with its kind, and its score, which is 0 unless given. */
 interface ScoredToken {
@@ -53,7 +55,7 @@ export class Vocabulary {
 
   /** An id from a file. @throws ScalepointError `BAD_FILE` if it has no row in the embedding */
   private idOf(file: string, id: unknown, token: string): number {
-    if (!isCount(id)) return badFolderFile(file, `the id of the token ${quoted(token)} is not a whole number`);
+    if (!isId(id)) return badFolderFile(file, `the id of the token ${quoted(token)} is not a whole number`);
     if (id < this.size) return id;
     return badFolderFile(file, `the token ${quoted(token)} has the id ${id}, but the embedding has ${this.size} rows`);
   }
@@ -146,7 +148,7 @@ export function addedToken(file: string, where: string, entry: unknown, key: num
   if (!isObject(entry)) return badFolderFile(file, `${where} is not an object`);
   const [content, id] = [member(entry, 'content'), key ?? member(entry, 'id')];
   if (typeof content !== 'string') return badFolderFile(file, `${where}.content is not a string`);
-  if (!isCount(id)) return badFolderFile(file, `${where} has no id`);
+  if (!isId(id)) return badFolderFile(file, `${where} has no id`);
   return { id, content, special: member(entry, 'special') === true };
 }
 
