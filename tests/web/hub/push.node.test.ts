@@ -7,7 +7,6 @@ import * as client from '@huggingface/hub';
 import { hubModel, pushModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import { factsOfCard } from '../../../web/src/hub/card.js';
-import type { HubClient } from '../../../web/src/hub/push.js';
 import type { HubOptions } from '../support/hub/hub.mjs';
 import { hex, randomBytes } from '../support/hub/store.mjs';
 import { useHub } from './support.js';
@@ -209,8 +208,7 @@ describe('pushModel', () => {
 
   it('takes the client of a page', async () => {
     await start();
-    const given: HubClient = client;
-    expect((await pushModel(files, { repository, token, client: given })).pushed).toEqual([model]);
+    expect((await pushModel(files, { repository, token, client })).pushed).toEqual([model]);
   });
 
   it('can be stopped', async () => {

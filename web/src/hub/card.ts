@@ -7,6 +7,7 @@ import type { HubListing } from './listing.js';
 
 /** A program that reads a result. */
 interface CardReader {
+  /** Its name. */
   readonly program: string;
   /** A command or a line or two of code; FOLDER is the repository, and OWNER/NAME its name. */
   readonly code: string;
@@ -24,6 +25,7 @@ export interface CardResult {
   readonly type: string;
   /** Size of all files in bytes. */
   readonly bytes: number;
+  /** Bits of the result for each weight. */
   readonly bitsPerWeight?: number | undefined;
   /** Perplexity on some text. */
   readonly perplexity?: number | undefined;
@@ -33,6 +35,7 @@ export interface CardResult {
   readonly kl?: number | undefined;
   /** The command that makes it again. */
   readonly command?: string | undefined;
+  /** Programs that read it, the usual one first. */
   readonly readers?: readonly CardReader[] | undefined;
 }
 

@@ -28,7 +28,7 @@ interface ClientParameters {
 }
 
 /** The part of the package @huggingface/hub that is used. */
-export interface HubClient {
+interface HubClient {
   createRepo(parameters: ClientParameters & { readonly visibility: 'public' | 'private' }): Promise<unknown>;
   pathsInfo(
     parameters: ClientParameters & { readonly paths: string[]; readonly revision: string; readonly expand: true },
@@ -62,7 +62,9 @@ export interface PushFile {
 interface PushProgress {
   /** `hashing` reads a file before it is uploaded. */
   readonly step: 'hashing' | 'uploading';
+  /** Path of the file in the repository. */
   readonly path: string;
+  /** Bytes that were uploaded so far. */
   readonly bytesDone: number;
   /** Bytes of all files. */
   readonly bytesTotal: number;
@@ -86,8 +88,10 @@ export interface PushOptions extends HubOptions {
   /** True: offers the files as a pull request, for which reading is enough. @defaultValue false */
   readonly pullRequest?: boolean | undefined;
   /** The module @huggingface/hub, which a page imports by itself. @defaultValue imported, in Node */
-  readonly client?: HubClient | undefined;
+  readonly client?: object | undefined;
+  /** Stops the push. */
   readonly signal?: AbortSignal | undefined;
+  /** Called with the progress of the upload. */
   readonly onProgress?: ((progress: PushProgress) => void) | undefined;
 }
 
@@ -97,6 +101,7 @@ export interface PushResult {
   readonly url: string;
   /** The commit with the files; that which was there before if nothing was new. */
   readonly commit: string;
+  /** True if the repository is private. */
   readonly isPrivate: boolean;
   /** Address of the pull request, if one was asked for. */
   readonly pullRequest?: string | undefined;
@@ -109,10 +114,10 @@ export interface PushResult {
 }
 
 /** The client of the hub. @throws ScalepointError `RUNTIME` */
-async function hubClient(given: HubClient | undefined): Promise<HubClient> {
+async function hubClient(given: object | undefined): Promise<HubClient> {
   try {
     // Hidden from bundlers, because few programs push.
-    return given ?? ((await import(/* @vite-ignore */ /* webpackIgnore: true */ clientName)) as HubClient);
+    return (given ?? (await import(/* @vite-ignore */ /* webpackIgnore: true */ clientName))) as HubClient;
   } catch (cause) {
     const text = `a push takes ${clientName}: npm install ${clientName}; in a page, import it and pass it as client`;
     throw new ScalepointError('RUNTIME', text, { cause });

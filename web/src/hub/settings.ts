@@ -33,7 +33,7 @@ export interface HubOptions {
   readonly token?: string | undefined;
   /**
    * Address of the hub.
-   * @defaultValue in Node `HF_ENDPOINT`, else https://huggingface.co
+   * @defaultValue in Node `HF_ENDPOINT`, else `https://huggingface.co`
    */
   readonly endpoint?: string | undefined;
 }
