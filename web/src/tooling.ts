@@ -43,7 +43,7 @@ export {
   whole,
   without,
 } from './core/option-problem.js';
-export { type Flag, type NumberForm, readNumber, type Words, wordsOf } from './core/schema.js';
+export { type Flag, flagWords, type NumberForm, readNumber, type Words } from './core/schema.js';
 export { show } from './core/show.js';
 export { nextTask } from './core/waiting.js';
 export { type OutputsKind, outputsKind } from './evaluate/outputs.js';

@@ -1,5 +1,5 @@
 // What the page has of each option: a control under More, a place elsewhere, or nothing.
-import { type FormatInfo, type FormatOption, formats, type OptionWords, show, wordsOf } from '../../src/tooling.js';
+import { type FormatInfo, type FormatOption, flagWords, formats, type OptionWords, show } from '../../src/tooling.js';
 
 /** Flags of the command line by name. */
 export type FlagWords = Readonly<Record<string, string | true>>;
@@ -113,7 +113,7 @@ function controlOf(option: string, entry: FormatOption): Control | undefined {
   if (title === undefined || isLeftOut) return undefined;
   const choices = list ?? [['no'], ['yes', on ?? flag?.means ?? true]];
   const values = choices.map(([name, value]) => {
-    return { label: name ?? '', words: (value === undefined ? {} : wordsOf(entry, value)) as FlagWords };
+    return { label: name ?? '', words: (value === undefined ? {} : flagWords(entry, value)) as FlagWords };
   });
   return { option, label: title, values };
 }
@@ -188,7 +188,7 @@ export const pageWords: OptionWords = {
     const { option, entry, control } = optionAt(path);
     const member = path.slice(option.length + 1);
     const labels = values.map((value) => {
-      const words = entry && wordsOf(entry, member === '' ? value : { [member]: value });
+      const words = entry && flagWords(entry, member === '' ? value : { [member]: value });
       const known = control?.values.slice(1).find((one) => isSame(one.words, words as FlagWords));
       return known?.label ?? (typeof value === 'object' ? show(value) : String(value));
     });

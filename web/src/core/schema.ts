@@ -75,7 +75,7 @@ export function option<T>(check: OptionInfo['check'], ...flags: readonly Flag[])
 }
 
 /** The arguments by which the flags of an option set a value: the inverse of `read`. Beside flags of members, the one of the kind is left out. */
-export function wordsOf({ flags }: Pick<OptionInfo, 'flags'>, value: unknown): Words {
+export function flagWords({ flags }: Pick<OptionInfo, 'flags'>, value: unknown): Words {
   const [first] = flags;
   const set = flags.find(({ value: takes, means = true }) => takes === undefined && means === value);
   if (set !== undefined) return { [set.name]: true };
