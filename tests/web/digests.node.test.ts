@@ -15,7 +15,7 @@ import {
 } from 'scalepoint/model';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { registerLibrary } from '../../web/src/architectures/webllm/families.js';
-import { commandAbouts } from '../../web/src/cli/flags.js';
+import { commands } from '../../web/src/cli/commands.js';
 import { ggufTargets } from '../../web/src/formats/gguf/targets.js';
 import { type MlcTarget, mlcTargets } from '../../web/src/formats/mlc/targets.js';
 import { mergeConfig } from '../../web/src/formats/safetensors/config.js';
@@ -909,9 +909,8 @@ describe('the command line', () => {
 // The help has a group of its own, since its wording changes more often than results do.
 describe('the help of the command line', () => {
   it('is the same as before', async () => {
-    const commands = Object.keys(commandAbouts);
     const digests: Digests = {};
-    for (const line of ['--help', ...commands.map((command) => `${command} --help`)]) {
+    for (const line of ['--help', ...Object.keys(commands).map((command) => `${command} --help`)]) {
       const { code, stdout, stderr } = await run(line.split(' '), {}, folder);
       expect([code, stderr]).toEqual([0, '']);
       digests[line] = await digestOf(stdout);

@@ -79,7 +79,7 @@ describe('scalepoint', () => {
   it('exits with 2 and one line if it is used wrongly', async () => {
     await putModel();
     const cases: [string[], RegExp][] = [
-      [[], /expected a command \(inspect, plan, quantize, compare, .*completions\) or a file; see scalepoint --help/],
+      [[], /expected a command \(quantize, inspect, plan, split, .*completions\) or a file; see scalepoint --help/],
       [['model.safetensors'], /quantize needs --to int8, .*; see scalepoint quantize --help/],
       [
         ['inspec', 'model.safetensors'],

@@ -114,7 +114,7 @@ describe('other edges write', () => {
   });
 
   it('an option by the flag that it was given by, and a rule as it was written', () => {
-    const words = commandWordsFor({ plain: true, 'split-size': '1GB' }, ['a=int4']);
+    const words = commandWordsFor({ plain: true, 'split-size': '1GB' }, [{ match: 'a', to: 'int4' }]);
     expect(words.option('packed')).toBe('--plain');
     expect(words.option('shardSize')).toBe('--split-size');
     expect(words.option('rules[0].to')).toBe('--rule "a=int4"');

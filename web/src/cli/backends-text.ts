@@ -6,14 +6,13 @@ import {
   errorCells,
   errorColumns,
   formatDecibels,
+  left,
   listText,
   nameText,
-  painter,
   printable,
-  type TableColumn,
+  right,
   type TableRow,
   table,
-  terminalColumns,
 } from './text.js';
 
 /** Most operators in a line. */
@@ -76,14 +75,7 @@ function backendLines(label: string, run: BackendRun, reference: string): string
   return lines.map((line) => `${label}: ${line}`);
 }
 
-const columns: readonly TableColumn[] = [
-  { title: 'backend', align: 'left' },
-  { title: 'model', align: 'left' },
-  { title: 'first', align: 'right' },
-  { title: 'one run', align: 'right' },
-  ...errorColumns,
-  { title: 'own dB', align: 'right' },
-];
+const columns = [...left('backend', 'model'), ...right('first', 'one run'), ...errorColumns, ...right('own dB')];
 
 function rowOf(backend: string, model: string, run: BackendRun): TableRow {
   if (run.kind !== 'ran') return { cells: [backend, model], remark: 'not run', style: 'dim' };
@@ -120,7 +112,7 @@ export function backendText({ backends }: Pick<CompareReport, 'backends'>): stri
   ];
   return [
     '',
-    ...table(columns, rows, terminalColumns(process.stdout), painter(process.stdout)),
+    ...table(columns, rows),
     'of the worst output, against A on wasm; own dB: against the same model on wasm',
     ...(backends.some(({ adapter }) => adapter?.isSoftware)
       ? ['times on WebGPU are those of a program on the processor, not of a GPU']

@@ -2,12 +2,11 @@
 
 import { cpus } from 'node:os';
 import { type BenchPart, type BenchRow, runBench } from '../bench.js';
-import { problemOf } from '../tooling.js';
 import { benchFlags } from './flags.js';
 import { makeCommand } from './parse.js';
 import { abortOnSignal, effort, printJson, UsageError } from './process.js';
 import { painter, printLines } from './text.js';
-import { usageError } from './wording.js';
+import { asUsage } from './wording.js';
 
 const titles: Readonly<Record<BenchPart, string>> = {
   arrays: 'Arrays in wasm memory',
@@ -27,19 +26,21 @@ function line(cells: readonly [string, string, string, string, string, string]):
 }
 
 /** Measures the library on this machine. */
-export const bench = makeCommand(
-  () => benchFlags,
-  async ({ values, positionals }) => {
+export const bench = makeCommand({
+  about: 'measure speed on this machine',
+  usage: ['bench [options]'],
+  text: () =>
+    "Measures the library on this machine, on one thread: arrays, ggml's blocks and layers, beside a loop that only reads and " +
+    'writes memory, and beside plain JavaScript. They run in turns, and the fastest turn of each counts, so the ratios also ' +
+    'hold on a busy machine. Takes about a minute; with --quick some seconds.',
+  flags: () => benchFlags,
+  examples: () => ['bench --quick', "bench --only layers --json | jq '.rows[].milliseconds'"],
+  async carryOut({ values, words, positionals }) {
     if (positionals.length > 0) throw new UsageError(`bench takes no file, got ${JSON.stringify(positionals[0])}`);
     const { quick = false, only, size, width } = values;
     const options = { quick, only, size, width, signal: abortOnSignal('interrupted before all was measured') };
-    // Options that the benchmark does not accept are wrong usage.
     const run = (onRow: (row: BenchRow) => void) =>
-      runBench({ ...options, onRow }).catch((error: unknown) => {
-        const problem = problemOf(error);
-        if (problem?.option !== 'size' && problem?.option !== 'width') throw error;
-        throw usageError({ ...problem, option: `--${problem.option}` });
-      });
+      runBench({ ...options, onRow }).catch((error: unknown) => Promise.reject(asUsage(error, words)));
     const engine = `Node ${process.versions.node}`;
     const processor = cpus()[0]?.model.trim() ?? 'unknown processor';
     if (values.json) {
@@ -62,7 +63,7 @@ export const bench = makeCommand(
     ]);
     return 0;
   },
-);
+});
 
 /** Prints rows as soon as they are measured. All of them take a minute. */
 function rowPrinter(): (row: BenchRow) => void {

@@ -12,9 +12,24 @@ import { countText, formatBytes, listText, printable, printLines } from './text.
 import { asUsage, wrongFlag } from './wording.js';
 
 /** Writes the importance of a model's weights. */
-export const calibrate = makeCommand(
-  () => calibrateFlags,
-  async ({ values, words, positionals }) => {
+export const calibrate = makeCommand({
+  about: 'collect statistics on your data',
+  line: () => 'calibrate FILE --text FILE',
+  usage: ['calibrate MODEL --text FILE [options]', 'calibrate MODEL.onnx --data FILE [options]'],
+  text: () =>
+    'Runs a language model on texts and writes how important each column of its weights is, as an importance matrix of llama.cpp: for ' +
+    '--imatrix of scalepoint quantize and of llama-quantize. Takes the models of scalepoint evaluate, and ONNX models with samples of their ' +
+    'inputs, which run in onnxruntime-web.',
+  flags: () => calibrateFlags,
+  examples: () => [
+    'calibrate ./model --text calibration.txt -o imatrix.gguf',
+    './model --to Q3_K_M --imatrix imatrix.gguf',
+    'calibrate ./model --text calibration.txt --moments',
+    'calibrate model.onnx --data samples.npz --moments -o model.stats',
+    './model --to Q4_K_M --method gptq --moments imatrix.gguf.moments.safetensors',
+  ],
+  async carryOut(line) {
+    const { values, words, positionals } = line;
     // Read the flags and the data.
     const [file] = positionalFiles(positionals, ['MODEL'], 'calibrate');
     const { output = 'imatrix.gguf', force = false, quiet = false, resume = false, data: files } = values;
@@ -41,7 +56,7 @@ export const calibrate = makeCommand(
           ...(values.ranges ? [output + rangesEnd] : []),
           ...(resume ? [state, `${state}.moments`] : []),
         ].map((path) => ({ flag: 'output', path }));
-        await checkFilesApart(written, input, { words });
+        await checkFilesApart(written, input, line);
         // Run the model.
         const wanted = { moments: values.moments, heldBack, mix, ranges: values.ranges };
         const options = { ...dataOptions(values), ...wanted, output, overwrite: force, resume, signal, onProgress };
@@ -129,4 +144,4 @@ export const calibrate = makeCommand(
       signal,
     );
   },
-);
+});

@@ -5,39 +5,39 @@ import { didYouMean, isQuestion, sayHint } from '../tooling.js';
 import { bench } from './bench.js';
 import { calibrate } from './calibrate.js';
 import { compare } from './compare.js';
-import { completions } from './completions.js';
+import { makeCompletions } from './completions.js';
 import { evaluate } from './evaluate.js';
-import type { CommandName } from './flags.js';
 import { inspect } from './inspect.js';
 import { merge } from './merge.js';
-import type { Command } from './parse.js';
+import { asksForHelp, type Command, type Commands, parseArguments } from './parse.js';
 import { plan } from './plan.js';
 import { errorJson, fileOfError, Interrupted, printJson, UsageError } from './process.js';
 import { quantize } from './quantize.js';
 import { split } from './split.js';
-import { painter, printable } from './text.js';
-import { helpText, overview } from './usage.js';
+import { complain, printable } from './text.js';
+import { helpText, isLong, overview } from './usage.js';
 import { verify } from './verify.js';
 import { commandMessage } from './wording.js';
 
-const commands: Readonly<Record<CommandName, Command>> = {
+/** All commands, in the order of the help. */
+export const commands: Commands = {
+  quantize,
   inspect,
   plan,
-  quantize,
-  compare,
-  verify,
-  evaluate,
-  calibrate,
   split,
   merge,
+  compare,
+  verify,
+  calibrate,
+  evaluate,
   bench,
-  completions,
+  completions: makeCompletions(() => commands),
 };
-const names = Object.keys(commands) as CommandName[];
+const names = Object.keys(commands);
 const expectation = `expected a command (${names.join(', ')}) or a file`;
 
 /** Command and arguments of a command line. The default command is `quantize`. */
-function commandIn(args: readonly string[]): { readonly name: CommandName | 'help'; readonly rest: readonly string[] } {
+function commandIn(args: readonly string[]): { readonly name: string; readonly rest: readonly string[] } {
   const [first, ...rest] = args;
   if (first === undefined) throw new UsageError(expectation);
   if (first === 'help') return rest[0] === undefined ? { name: first, rest } : { ...commandIn(rest), rest: ['--help'] };
@@ -54,15 +54,18 @@ function commandIn(args: readonly string[]): { readonly name: CommandName | 'hel
 /** Carries out a command line. Returns the exit code. */
 export async function carryOutLine(args: readonly string[]): Promise<number> {
   const isHelp = args[0] === '--help' || args[0] === '-h';
-  const { name, rest } = isHelp ? { name: 'help' as const, rest: [] } : commandIn(args);
+  const { name, rest } = isHelp ? { name: 'help', rest: [] } : commandIn(args);
   if (name === 'help') {
-    process.stdout.write(overview());
+    process.stdout.write(overview(commands));
     return 0;
   }
-  // The help of these two has more than a screen shows. That of others is whole.
-  const isLong = name === 'quantize' || name === 'plan';
-  const words = isLong ? rest : rest.map((arg) => (arg === '--help-all' ? '--help' : arg));
-  return commands[name].run(words, (all) => process.stdout.write(helpText(name, all)));
+  const command = commands[name] as Command;
+  // The help of most commands is whole.
+  const words = isLong(command) ? rest : rest.map((arg) => (arg === '--help-all' ? '--help' : arg));
+  const line = parseArguments(words, command, commands);
+  if (!asksForHelp(line.words)) return command.carryOut(line);
+  process.stdout.write(helpText(command, line.words['help-all'] === true));
+  return 0;
 }
 
 /** Prints an error on one line, and with --json also on stdout. Returns the exit code. */
@@ -89,7 +92,7 @@ export function printFailure(error: unknown, args: readonly string[]): number {
     const path = error instanceof ScalepointError ? error.path : undefined;
     printJson({ file: file ?? path, error: errorJson(error, message) });
   }
-  process.stderr.write(`${painter(process.stderr)('red', 'scalepoint:')} ${printable(text)}\n`);
+  complain(text);
   if (args.includes('--verbose') && error instanceof Error) {
     // The stacks of the error and its causes.
     let before = '';

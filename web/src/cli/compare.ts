@@ -1,40 +1,60 @@
 /** The command `compare`. */
 
-import { type CompareReport, compareModels, inspectModel, ScalepointError } from '../model.js';
-import type { ComparedTensor } from '../tooling.js';
+import { type CompareReport, compareModels, inspectModel, resultName, ScalepointError } from '../model.js';
+import type { ComparedTensor, FormatInfo } from '../tooling.js';
 import { withBackends } from './backends.js';
 import { backendText } from './backends-text.js';
-import { compareFlags } from './flags.js';
+import { balanced, compareFlags } from './flags.js';
 import { type Input, withInputs } from './input.js';
 import { makeCommand, positionalFiles } from './parse.js';
 import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
-import { missedOutput, runOptionsOf, runText } from './running.js';
+import { mismatchText, missedOutput, runOptionsOf, runText, skippedLines } from './running.js';
 import {
+  complain,
   countText,
   errorCells,
   errorColumns,
   formatError,
   formatShape,
   isInfinity,
+  left,
   listText,
   lowestLine,
   nameText,
-  painter,
   printable,
   printLines,
-  type TableColumn,
+  spaced,
   table,
-  terminalColumns,
   withDecibels,
 } from './text.js';
+import { exampleFile, plainFormats } from './usage.js';
 
 /** Most names in a line of text. */
 const mostNames = 5;
 
 /** Compares two models. */
-export const compare = makeCommand(
-  () => compareFlags,
-  async ({ values, positionals }) => {
+export const compare = makeCommand({
+  about: 'measure the error of B against A',
+  line: () => 'compare A B',
+  usage: ['compare A B [options]'],
+  text: () =>
+    'Compares the tensors of model B with those of the same name in model A: SQNR, cosine and the largest error, for each ' +
+    'tensor and in all. Codes and blocks are restored first, so a quantized model can be compared with its original.',
+  flags: () => compareFlags,
+  examples() {
+    // A folder is made of a model of another format.
+    const files = plainFormats().filter(({ isFolder }) => !isFolder);
+    const [first] = files as [FormatInfo];
+    return [
+      ...files.map((format) => {
+        const file = exampleFile(format);
+        return `compare ${file} ${resultName(file, { to: balanced(format.targets), format: format.name })}`;
+      }),
+      `compare ${exampleFile(first, 'old')} ${exampleFile(first, 'new')} --min-sqnr 30 --quiet`,
+      'compare model.onnx model_q4.onnx --run --layers',
+    ];
+  },
+  async carryOut({ values, positionals }) {
     const [first, second] = positionalFiles(positionals, ['A', 'B'], 'compare');
     if (first === '-' && second === '-') throw new UsageError('compare: only one of the two can be standard input');
     const { quiet = false, workers, 'min-sqnr': limit } = values;
@@ -72,13 +92,13 @@ export const compare = makeCommand(
           printLines([...compareText(a.name, b.name, report), ...ran, ...(values.verbose ? [effort()] : [])]);
         }
         if (failure === undefined) return 0;
-        process.stderr.write(`${painter(process.stderr)('red', 'scalepoint:')} ${printable(failure.message)}\n`);
+        complain(failure.message);
         return 1;
       },
       signal,
     );
   },
-);
+});
 
 /** The error for models that share no tensor, so that the comparison says nothing. */
 function withoutPair({ tensors, skipped, onlyInA, onlyInB, outputs }: CompareReport): ScalepointError | undefined {
@@ -125,19 +145,12 @@ function missedTensor(report: CompareReport, limit: number): ScalepointError | u
 }
 
 function compareText(a: string, b: string, report: CompareReport): string[] {
-  const paint = painter(process.stdout);
   // List the tensors.
   const { tensors, total, skipped, onlyInA, onlyInB } = report;
-  const columns: TableColumn[] = [
-    { title: 'tensor', align: 'left' },
-    { title: 'dtype', align: 'left' },
-    { title: 'shape', align: 'left' },
-    ...errorColumns,
-  ];
   const rows = tensors.map(({ name, shape, a: from, b: to, error }) => ({
     cells: [nameText(name), from === to ? from : `${from} → ${to}`, formatShape(shape), ...errorCells(error)],
   }));
-  const lines = rows.length === 0 ? [] : [...table(columns, rows, terminalColumns(process.stdout), paint), ''];
+  const lines = spaced(table([...left('tensor', 'dtype', 'shape'), ...errorColumns], rows));
   // Sum up.
   lines.push(`${printable(a)} and ${printable(b)}: ${countText(tensors.length, 'tensor')} compared`);
   if (tensors.length > 0) {
@@ -150,14 +163,12 @@ function compareText(a: string, b: string, report: CompareReport): string[] {
   if (total.nonFinite > 0) lines.push(`${countText(total.nonFinite, 'pair')} left out: NaN or infinite`);
   const mismatched = tensors.filter((tensor) => tensor.mismatched > 0);
   for (const { name, mismatched: pairs } of mismatched.slice(0, mostNames)) {
-    lines.push(`NaN or infinite, and not the same in both: ${printable(name)}, ${countText(pairs, 'element')}`);
+    lines.push(mismatchText(name, pairs));
   }
   if (mismatched.length > mostNames) {
     lines.push(`NaN or infinite, and not the same in both: ${mismatched.length - mostNames} more`);
   }
-  for (const { name, reason } of skipped.slice(0, mostNames)) {
-    lines.push(`not compared: ${nameText(name)}: ${printable(reason.text)}`);
-  }
+  lines.push(...skippedLines(skipped.slice(0, mostNames)));
   if (skipped.length > mostNames) lines.push(`not compared: ${skipped.length - mostNames} more`);
   for (const [file, names] of [
     [a, onlyInA],

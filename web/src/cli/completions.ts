@@ -1,49 +1,23 @@
 /** Scripts with which shells complete command lines, made of the tables of flags. */
-import { formats } from '../tooling.js';
-import {
-  benchFlags,
-  type CommandFlag,
-  type CommandFlags,
-  type CommandName,
-  calibrateFlags,
-  commandAbouts,
-  compareFlags,
-  completionsFlags,
-  convertingFlags,
-  evaluateFlags,
-  inspectFlags,
-  quantizeFlags,
-  shells,
-  verifyFlags,
-} from './flags.js';
-import { copyOptions, formatFlags, sidecarFlags } from './format-flags.js';
-import { makeCommand, positionalFiles } from './parse.js';
+import { type CommandFlag, type CommandFlags, completionsFlags } from './flags.js';
+import { type Commands, groupsOf, makeCommand, positionalFiles } from './parse.js';
 import { UsageError } from './process.js';
 
-/** The flags of all commands. */
-function flagsByCommand(): Readonly<Record<CommandName, CommandFlags>> {
-  const targets = formats.flatMap((format) => format.targets.map(({ name }) => name));
-  const to = { ...quantizeFlags.to, choices: [...new Set(targets)] };
-  const quantize = { ...quantizeFlags, to, ...formatFlags() };
-  const converting: readonly string[] = convertingFlags;
-  const general = Object.entries<CommandFlag>(quantizeFlags).filter(([name]) => !converting.includes(name));
-  const copy = { ...Object.fromEntries(general), ...formatFlags((name) => copyOptions.includes(name)) };
-  return {
-    quantize,
-    inspect: inspectFlags,
-    plan: quantize,
-    split: copy,
-    merge: copy,
-    compare: compareFlags,
-    verify: { ...sidecarFlags(), ...verifyFlags },
-    evaluate: evaluateFlags,
-    calibrate: calibrateFlags,
-    bench: benchFlags,
-    completions: completionsFlags,
-  };
-}
+const shells = ['bash', 'zsh', 'fish'] as const;
 
-const names = Object.keys(commandAbouts) as CommandName[];
+/** The flags of all commands, with the values that are completed. */
+function flagsByCommand(commands: Commands): Readonly<Record<string, CommandFlags>> {
+  const withValues = ([name, flag]: [string, CommandFlag]): [string, CommandFlag] => {
+    const values = flag.lists?.().flatMap((list) => list.values);
+    return [name, values === undefined ? flag : { ...flag, choices: [...new Set(values)] }];
+  };
+  return Object.fromEntries(
+    Object.entries(commands).map(([name, command]) => {
+      const flags = groupsOf(command).flatMap((group) => Object.entries(group.flags).map(withValues));
+      return [name, Object.fromEntries(flags)];
+    }),
+  );
+}
 
 /** True if a flag names a file. */
 const takesFileName = ({ value = '' }: CommandFlag) => ['FILE', 'OUT'].includes(value);
@@ -59,8 +33,9 @@ const shellQuoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
 
 // --------------------------------------------------------------------------------------------------------------------------- bash
 
-function bashScript(): string {
-  const all = Object.entries(flagsByCommand());
+function bashScript(commands: Commands): string {
+  const names = Object.keys(commands);
+  const all = Object.entries(flagsByCommand(commands));
   // Values by command and flag, then flags by command.
   const cases = all.flatMap(([command, flags]) => {
     const values = Object.entries(flags).flatMap((entry) => {
@@ -114,8 +89,9 @@ complete -o default -F _scalepoint scalepoint
 
 // ---------------------------------------------------------------------------------------------------------------------------- zsh
 
-function zshScript(): string {
-  const cases = Object.entries(flagsByCommand()).map(([command, flags]) => {
+function zshScript(commands: Commands): string {
+  const names = Object.keys(commands);
+  const cases = Object.entries(flagsByCommand(commands)).map(([command, flags]) => {
     const lines = Object.entries(flags).map((entry) => {
       const [name, flag] = entry;
       const { value, short, multiple, about, choices } = flag;
@@ -135,7 +111,9 @@ function zshScript(): string {
     const rest = command === 'completions' ? `'1:shell:(${shells.join(' ')})'` : "'*:file:_files'";
     return `    ${command}) _arguments -s ${[...lines, rest].join(' \\\n      ')} ;;`;
   });
-  const described = names.map((name) => shellQuoted(`${name}:${commandAbouts[name].replaceAll(':', '\\:')}`));
+  const described = Object.entries(commands).map(([name, { about }]) =>
+    shellQuoted(`${name}:${about.replaceAll(':', '\\:')}`),
+  );
   return `#compdef scalepoint
 # Completions of scalepoint for zsh.
 _scalepoint() {
@@ -164,9 +142,10 @@ if [[ $funcstack[1] == _scalepoint ]]; then _scalepoint "$@"; else compdef _scal
 /** A text in single quotes for fish, which escapes them by a backslash. */
 const fishText = (text: string) => `'${text.replace(/[\\']/g, '\\$&')}'`;
 
-function fishScript(): string {
+function fishScript(commands: Commands): string {
+  const names = Object.keys(commands);
   const byLine = new Map<string, string[]>();
-  for (const [command, flags] of Object.entries(flagsByCommand())) {
+  for (const [command, flags] of Object.entries(flagsByCommand(commands))) {
     for (const [name, flag] of Object.entries(flags)) {
       const { value, short, choices, about } = flag;
       const words = [
@@ -192,7 +171,9 @@ end
 function __scalepoint_first
   test (count (commandline -opc)) -eq 1
 end
-${names.map((name) => `complete -c scalepoint -n __scalepoint_first -a ${name} -d ${fishText(commandAbouts[name])}`).join('\n')}
+${Object.entries(commands)
+  .map(([name, { about }]) => `complete -c scalepoint -n __scalepoint_first -a ${name} -d ${fishText(about)}`)
+  .join('\n')}
 complete -c scalepoint -n __scalepoint_first -a help -d 'explain a command'
 complete -c scalepoint -n '__scalepoint_command help' -f -a '${names.join(' ')}'
 complete -c scalepoint -n '__scalepoint_command completions' -f -a '${shells.join(' ')}'
@@ -200,16 +181,27 @@ ${flags.join('\n')}
 `;
 }
 
-/** Prints the completions of a shell. */
-export const completions = makeCommand(
-  () => completionsFlags,
-  async ({ positionals }) => {
-    const [word] = positionalFiles(positionals, ['SHELL'], 'completions');
-    const shell = shells.find((known) => known === word);
-    if (shell === undefined)
-      throw new UsageError(`completions: expected ${shells.join(', ')}, got ${JSON.stringify(word)}`);
-    const scripts = { bash: bashScript, zsh: zshScript, fish: fishScript };
-    process.stdout.write(scripts[shell]());
-    return 0;
-  },
-);
+/** Makes the command that prints the completions of a shell. @param commands all commands, with this one */
+export const makeCompletions = (commands: () => Commands) =>
+  makeCommand({
+    about: 'complete commands by the tab key',
+    line: () => `completions ${shells.join('|')}`,
+    usage: ['completions SHELL'],
+    text: () =>
+      'Prints a script with which the shell completes commands, options and their values by the tab key. SHELL is bash, zsh or fish.',
+    flags: () => completionsFlags,
+    examples: () => [
+      'completions bash > ~/.local/share/bash-completion/completions/scalepoint',
+      'completions zsh > ~/.zfunc/_scalepoint',
+      'completions fish > ~/.config/fish/completions/scalepoint.fish',
+    ],
+    async carryOut({ positionals }) {
+      const [word] = positionalFiles(positionals, ['SHELL'], 'completions');
+      const shell = shells.find((known) => known === word);
+      if (shell === undefined)
+        throw new UsageError(`completions: expected ${shells.join(', ')}, got ${JSON.stringify(word)}`);
+      const scripts = { bash: bashScript, zsh: zshScript, fish: fishScript };
+      process.stdout.write(scripts[shell](commands()));
+      return 0;
+    },
+  });

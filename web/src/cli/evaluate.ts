@@ -64,9 +64,25 @@ function evaluationLines(a: string, b: string | undefined, found: LanguageEvalua
 }
 
 /** Judges a model on texts or samples. */
-export const evaluate = makeCommand(
-  () => evaluateFlags,
-  async ({ values, words, positionals }) => {
+export const evaluate = makeCommand({
+  about: 'judge a model on texts or samples',
+  line: () => 'evaluate A [B] --text FILE',
+  usage: ['evaluate A [B] --text FILE [options]', 'evaluate A.onnx B.onnx --data FILE [options]'],
+  text: () =>
+    'Judges a language model on a text: perplexity as llama-perplexity defines it, and with B how far the probabilities of the next token ' +
+    'are from those of B, such as the model before it was quantized. Takes GGUF files and folders of Llama, Mistral, Mixtral, SmolLM3, ' +
+    'Gemma 1 to 3, Phi-2, GPT-NeoX, Falcon, ChatGLM 3 and GLM-4-9B, Command R, Cohere 2, OLMo 1 to 3, EXAONE 4, Hunyuan, Nemotron, ' +
+    'Arcee, Seed-OSS, StarCoder 2 and StableLM, ' +
+    'of Qwen 2 and 3, Phi-3, Granite, GLM-4 and Ernie 4.5 with and without experts, of OLMoE and gpt-oss, and ONNX models from input_ids to ' +
+    'logits. Only the second half of each chunk counts. With samples of their inputs, compares the outputs of ONNX models of every kind with those of B.',
+  flags: () => evaluateFlags,
+  examples: () => [
+    'evaluate model.Q4_K_M.gguf ./model --text wiki.test.txt',
+    'evaluate model.gguf --ids tokens.txt --chunk-size 256 --json',
+    'evaluate model_q4.onnx model.onnx --data samples.npz',
+  ],
+  async carryOut(line) {
+    const { values, positionals } = line;
     const files = positionalFiles(positionals, positionals.length > 1 ? ['A', 'B'] : ['A'], 'evaluate');
     const { data, resume, quiet = false } = values;
     if (data !== undefined && [values.text, values.ids, resume].some((flag) => flag !== undefined)) {
@@ -93,7 +109,7 @@ export const evaluate = makeCommand(
           return print(a, b, found, () => samplesText(a.name, b.name, found));
         }
         const written: WrittenFile[] = resume === undefined ? [] : [{ flag: 'resume', path: resume }];
-        for (const input of b === undefined ? [a] : [a, b]) await checkFilesApart(written, input, { words });
+        for (const input of b === undefined ? [a] : [a, b]) await checkFilesApart(written, input, line);
         const found = await about(a.name, () =>
           evaluateModel(a.file, { text, reference: b?.file, ...options, resume }),
         ).finally(progress.clear);
@@ -102,4 +118,4 @@ export const evaluate = makeCommand(
       signal,
     );
   },
-);
+});

@@ -1,18 +1,23 @@
-/** The flags of all commands, in the order of their help. Parsing, help and completions read them from here; formats add their own. */
-import type { QuantizeModelOptions } from '../model.js';
+/** The flags of all commands, in the order of their help. Parsing, help, completions and messages read them from here; formats add their own. */
+import { type ModelFormat, presetTarget, type QuantizeModelOptions, resultName } from '../model.js';
 import {
   type BackendName,
   didYouMean,
   type Flag,
+  type FormatInfo,
+  formats,
   maxWorkers,
   mostShare,
   NamePattern,
   type NumberForm,
+  type OptionTable,
   ofType,
   oneOf,
+  orList,
   presets,
   rangeError,
   readNumber,
+  type Target,
 } from '../tooling.js';
 
 /** A flag of a command. `T` is the type of its value. */
@@ -21,14 +26,28 @@ export interface CommandFlag<T = unknown> extends Omit<Flag, 'name'> {
   readonly type?: T | undefined;
   /** One letter, for `-o`. */
   readonly short?: string;
+  /** Path of the option of the model functions that it sets. @defaultValue its name in camel case */
+  readonly option?: string;
   /** True if the command writes the file that the value names. */
   readonly isWritten?: boolean;
+  /** The text in the help that a screen shows, which has the flags of most lines alone; true for `about`. */
+  readonly usual?: true | string | (() => string);
+  /** The rest of the text in the help of all flags. */
+  readonly rest?: () => string;
+  /** Its values, in lists with headings. */
+  readonly lists?: () => readonly { readonly title: string; readonly values: readonly string[] }[];
   /** The value for a text, or for each one of a flag that can be repeated. @throws RangeError naming the flag @defaultValue the text itself */
   readonly read?: (text: string, name: string) => unknown;
 }
 
 /** Flags by name. */
 export type CommandFlags = Readonly<Record<string, CommandFlag>>;
+
+/** Flags under a heading of the help; undefined for none. */
+export interface FlagGroup {
+  readonly title?: string;
+  readonly flags: CommandFlags;
+}
 
 /** The values of flags. */
 export type ValuesOf<Flags> = {
@@ -40,12 +59,19 @@ function flag<T = string>(value: string, about: string, more: Omit<CommandFlag, 
   return { ...(more as Omit<CommandFlag<T>, 'about'>), value, about };
 }
 
-const flags = (value: string, about: string) => flag<readonly string[]>(value, about, { multiple: true });
-const onOff = (about: string, short?: string): CommandFlag<boolean> => ({ about, ...(short && { short }) });
+const flags = (value: string, about: string, more: Omit<CommandFlag, 'about'> = {}) =>
+  flag<readonly string[]>(value, about, { ...more, multiple: true });
+const onOff = (about: string, more: Omit<CommandFlag<boolean>, 'about'> = {}): CommandFlag<boolean> => ({
+  ...more,
+  about,
+});
 
 /** A flag whose value is a number. */
-const numberFlag = (value: string, about: string, form: Omit<NumberForm, 'kind'>) =>
-  flag<number>(value, about, { read: (text, name) => readNumber(text, name, { kind: 'number', ...form }) });
+const numberFlag = (value: string, about: string, form: Omit<NumberForm, 'kind'>, option?: string) =>
+  flag<number>(value, about, {
+    ...(option && { option }),
+    read: (text, name) => readNumber(text, name, { kind: 'number', ...form }),
+  });
 
 const decibels = { unit: 'decibels' };
 const share = { min: 0, max: mostShare };
@@ -60,8 +86,12 @@ function wordIn<const Word extends string>(words: readonly Word[], text: string,
 }
 
 /** A flag with a few values. */
-const oneOfWords = <const Word extends string>(value: string, choices: readonly Word[], about: string) =>
-  flag<Word>(value, about, { choices, read: (text, name) => wordIn(choices, text, name) });
+const oneOfWords = <const Word extends string>(
+  value: string,
+  choices: readonly Word[],
+  about: string,
+  more: Omit<CommandFlag, 'about'> = {},
+) => flag<Word>(value, about, { ...more, choices, read: (text, name) => wordIn(choices, text, name) });
 
 /** Fails without a name. */
 function readFileName(text: string, name: string): string {
@@ -76,6 +106,7 @@ const dimensions = (about: string) =>
     `${about}, by its name or as INPUT.AXIS; can be repeated`,
     {
       multiple: true,
+      option: 'run.dimensions',
       read(text, name) {
         const [, dimension, size] = /^([^=]+)=(.*)$/s.exec(text) ?? [];
         if (dimension === undefined) throw rangeError(`--${name}`, oneOf(['NAME=N']), text);
@@ -90,6 +121,7 @@ const backendNames: readonly BackendName[] = ['wasm', 'webgpu', 'node'];
 const backends = (about: string) =>
   flag<readonly (readonly BackendName[])[]>('NAME', about, {
     multiple: true,
+    option: 'run.backends',
     choices: backendNames,
     read: (text, name) => text.split(',').map((word) => wordIn(backendNames, word.trim(), name)),
   });
@@ -108,17 +140,18 @@ export function readAdapterFlag(text: string): AdapterFile {
   return { file: text };
 }
 
-const help = onOff('print this help', 'h');
-const quiet = onOff('print errors only', 'q');
+const seed = (about: string) => numberFlag('N', about, fromZero, 'run.seed');
+const help = onOff('print this help', { short: 'h' });
+const quiet = onOff('print errors only', { short: 'q', usual: true });
 const workers = numberFlag(
   'N',
   'number of worker threads; 0 does the work in the main thread; by default the number of processors minus one',
   { whole: true, min: 0, max: maxWorkers },
 );
 
-/** The flag --json, and the flags that all commands take. @param members of the JSON */
-const commonFlags = (members: string) => ({
-  json: onOff(`print JSON: ${members}`),
+/** The flag --json, and the flags that all commands take. @param members of the JSON @param usual as of CommandFlag */
+const commonFlags = (members: string, usual?: true | string) => ({
+  json: onOff(`print JSON: ${members}`, { ...(usual && { usual }) }),
   verbose: onOff('print time and memory, and the stack of an error'),
   'no-color': onOff('no color, like NO_COLOR=1 in the environment'),
   help,
@@ -136,19 +169,75 @@ export const inspectFlags = {
   ...commonFlags('{ file, format, bytes, files, tensors, metadata, totals, peakBytes }'),
 };
 
-/** Flags of `quantize` that do not belong to a format. */
-export const quantizeFlags = {
-  to: flag('TYPE', 'type of the weights in the result; several types, separated by commas, make a file each'),
-  preset: oneOfWords('P', presets, 'in place of --to'),
-  rule: flags("'REGEX=TYPE'", 'tensors whose names match become TYPE, even if they are kept by default'),
-  'tensor-type-file': flag('FILE', 'read rules NAME=TYPE from a file, as llama-quantize does; NAME is in lower case'),
+// ----------------------------------------------------------------------------------------------------------- quantize, plan and copies
+
+/** A table of options, and the formats that share it. */
+interface SharedTable {
+  readonly table: OptionTable;
+  readonly formats: readonly [FormatInfo, ...FormatInfo[]];
+}
+
+/** Lists the tables of all formats, each once. */
+export function optionTables(): readonly SharedTable[] {
+  return [...new Set(formats.map(({ options }) => options))].map((table) => {
+    const sharing = formats.filter(({ options }) => options === table);
+    return { table, formats: sharing as unknown as SharedTable['formats'] };
+  });
+}
+
+/** Lists the tables of formats with presets, which users without a preference choose from. */
+export function usualTables(): readonly SharedTable[] {
+  return optionTables().filter(({ formats: [{ targets }] }) => targets.some(({ preset }) => preset !== undefined));
+}
+
+/** The usual target: that of the preset `balanced`. */
+export function balanced(targets: readonly Target[]): string {
+  return (targets.find(({ preset }) => preset === 'balanced') ?? targets[0])?.name ?? '';
+}
+
+const toAbout = 'type of the weights in the result; several types, separated by commas, make a file each';
+
+/** Flags that decide about the types of a result. */
+export const targetFlags = {
+  to: flag('TYPE', toAbout, {
+    usual() {
+      const usual = usualTables().map(({ formats: [{ targets }] }) => balanced(targets));
+      const all = new Set(
+        optionTables().flatMap(({ formats: all }) => all.flatMap(({ targets }) => targets.map(({ name }) => name))),
+      );
+      return `${toAbout}; ${orList(usual)}, or another of ${all.size}`;
+    },
+    lists: () =>
+      optionTables().map(({ formats: sharing }) => ({
+        title: [...new Set(sharing.map(({ files }) => files))].join(', '),
+        values: [...new Set(sharing.flatMap(({ targets }) => targets.map(({ name }) => name)))],
+      })),
+  }),
+  preset: oneOfWords('P', presets, 'in place of --to', {
+    rest() {
+      const names = usualTables().map(({ formats: [{ name }] }) => name as ModelFormat);
+      const types = presets.map((one) => `${one} (${names.map((name) => presetTarget(name, one)).join(', ')})`);
+      return `: ${types.join(', ')}`;
+    },
+    usual: true,
+  }),
+  rule: flags(
+    "'REGEX=TYPE'",
+    'tensors whose names match become TYPE, even if they are kept by default; keep in place of TYPE keeps them as they are',
+    { option: 'rules', usual: true, rest: () => '; can be repeated, and the first match decides' },
+  ),
+  'tensor-type-file': flag('FILE', 'read rules NAME=TYPE from a file, as llama-quantize does; NAME is in lower case', {
+    option: 'rules',
+  }),
   rules: flag('FILE', 'read rules from a file, one a line; they come after those of --rule'),
   'target-size': flag(
     'SIZE',
     'choose the types with the least error that fit into a file of this size, such as 3.5GB; measures every weight in every type; ' +
       '--to may be left out',
+    { usual: true },
   ),
   'target-bpw': flag('BITS', 'the same for a number of bits per weight, such as 4.5', {
+    option: 'targetBitsPerWeight',
     read(given, name) {
       if (/^(\d+\.?\d*|\.\d+)$/.test(given)) return given;
       throw rangeError(`--${name}`, { kind: 'text', form: 'a number of bits', examples: ['4.5'] }, given);
@@ -166,16 +255,26 @@ export const quantizeFlags = {
   lora: flag<readonly AdapterFile[]>(
     'FILE[:S]',
     'safetensors and PyTorch: add an adapter (LoRA) to the weights, S times (default 1), before they are quantized; can be repeated',
-    { multiple: true, read: readAdapterFlag },
+    { multiple: true, read: readAdapterFlag, usual: true },
   ),
-  output: flag('OUT', 'file or folder for the result', {
-    short: 'o',
-    read(given, name) {
-      if (given !== '') return given;
-      throw rangeError(`--${name}`, { kind: 'anyOf', of: [ofType('name of a file'), oneOf(['-'])] }, given);
-    },
-  }),
-  'min-sqnr': numberFlag('DB', "fail, and write nothing, if a tensor's SQNR is lower", decibels),
+};
+
+/** Flags about the runs of --min-output. */
+export const outputRunFlags = {
+  samples: flags(
+    'FILE',
+    'with --min-output: samples of the inputs, as for calibrate --data: .npz, .npy or JSON lines; random inputs by default; can be repeated',
+    { option: 'run.samples' },
+  ),
+  dim: dimensions('with --min-output: size of a dimension that is not fixed'),
+  seed: seed('with --min-output: seed of random inputs'),
+  backend: backends('with --min-output: where outputs must hold (default wasm); as for compare; can be repeated'),
+  browser: flag('PATH', 'the browser for --backend webgpu'),
+};
+
+/** Flags about the least quality of a result. */
+const limitFlags = {
+  'min-sqnr': numberFlag('DB', "fail, and write nothing, if a tensor's SQNR is lower", decibels, 'minSqnrDb'),
   'min-output': flag<NonNullable<QuantizeModelOptions['minOutput']>>(
     'BOUND',
     'ONNX: run the result and FILE, and raise types of tensors, the largest gain per byte first, until each output is this close: a cosine ' +
@@ -183,24 +282,40 @@ export const quantizeFlags = {
     // The model functions check the rest.
     { read: (given) => (/^(\d+\.?\d*|\.\d+)$/.test(given) ? Number(given) : given) },
   ),
-  samples: flags(
-    'FILE',
-    'with --min-output: samples of the inputs, as for calibrate --data: .npz, .npy or JSON lines; random inputs by default; can be repeated',
-  ),
-  dim: dimensions('with --min-output: size of a dimension that is not fixed'),
-  seed: numberFlag('N', 'with --min-output: seed of random inputs', fromZero),
-  backend: backends('with --min-output: where outputs must hold (default wasm); as for compare; can be repeated'),
-  browser: flag('PATH', 'the browser for --backend webgpu'),
+  ...outputRunFlags,
+};
+
+/** Flags that copies do not take, as they convert nothing. */
+export const convertingFlags = { ...targetFlags, ...limitFlags };
+
+/** Flags about the work and the files of a result, also of copies. */
+export const writingFlags = {
+  output: flag('OUT', 'file or folder for the result', {
+    short: 'o',
+    usual: 'file or folder for the result; by default a file beside FILE',
+    rest() {
+      const outputs = optionTables().map(({ formats: [{ extensions, result, targets }] }) =>
+        resultName(`model${extensions[0]}`, { to: balanced(targets), format: result }),
+      );
+      return `, or - for standard output; by default a file beside FILE with TYPE in its name: ${outputs.join(', ')}`;
+    },
+    read(given, name) {
+      if (given !== '') return given;
+      throw rangeError(`--${name}`, { kind: 'anyOf', of: [ofType('name of a file'), oneOf(['-'])] }, given);
+    },
+  }),
   workers,
-  'dry-run': onOff('write nothing, print a plan as scalepoint plan does'),
+  'dry-run': onOff('write nothing, print a plan as scalepoint plan does', { usual: true }),
   resume: onOff(
     'keep each file of the result as soon as it is whole, and go on after an interrupted run with --resume',
+    { usual: true },
   ),
-  force: onOff('replace OUT and the files beside it if they exist', 'f'),
+  force: onOff('replace OUT and the files beside it if they exist', { short: 'f', option: 'overwrite', usual: true }),
   push: flag(
     'OWNER/NAME',
     'push the whole result to this repository of the hub, with a card, and make the repository if it is missing; files of somebody else ' +
       'there need --force; needs a token that may write, and the package @huggingface/hub',
+    { option: 'repository' },
   ),
   'push-pr': onOff('with --push: make a pull request'),
   public: onOff(
@@ -212,12 +327,26 @@ export const quantizeFlags = {
     'with --push: the JSON of scalepoint evaluate, whose perplexity and divergence the card states',
   ),
   quiet,
-  'help-all': onOff('explain all options'),
   ...commonFlags(
     '{ file, output, config, to, tensors, totals, notes, peakBytes }; for several files also { files, isWhole }; with --min-output also ' +
       '{ repair }',
+    'print JSON',
   ),
+  'help-all': onOff('explain all options', { usual: true }),
 };
+
+/** Flags of `quantize` that do not belong to a format. */
+export const quantizeFlags = { ...convertingFlags, ...writingFlags };
+
+/** Flags that the help of `plan` has. It takes those of `quantize`. */
+export const planFlags = {
+  ...targetFlags,
+  quiet,
+  ...commonFlags('{ file, output, format, to, tensors, totals, files, notes, quantizationConfig, peakBytes }', true),
+  'help-all': writingFlags['help-all'],
+};
+
+// ------------------------------------------------------------------------------------------------------------------------ other commands
 
 export const compareFlags = {
   sort: oneOfWords('BY', ['file', 'sqnr'], 'sqnr lists the worst first; by default in the order of A'),
@@ -226,21 +355,26 @@ export const compareFlags = {
     'fail if the SQNR of a tensor is lower, if only one model has the tensor, if the shapes differ, or if one holds NaN where the other ' +
       'does not',
     decibels,
+    'minSqnrDb',
   ),
   workers,
   run: onOff(
     'ONNX: also run both on the same inputs, random by default, and compare the outputs; needs the package onnxruntime-web; ' +
       '--min-sqnr then applies to the outputs',
   ),
-  layers: onOff('with --run, also compare the results of all nodes, to find where the error begins'),
+  layers: onOff('with --run, also compare the results of all nodes, to find where the error begins', {
+    option: 'run.layers',
+  }),
   backend: backends(
     'run both in this place, too, and compare with A on wasm: wasm, webgpu in an installed Chromium, Chrome or Edge without a window, or ' +
       'node, which needs the package onnxruntime-node; can be repeated',
   ),
   browser: flag('PATH', 'the browser for --backend webgpu, in place of the first that is found'),
-  input: flags('FILE', 'inputs for --run: a .npz file with all of them, or NAME=FILE.npy, which can be repeated'),
+  input: flags('FILE', 'inputs for --run: a .npz file with all of them, or NAME=FILE.npy, which can be repeated', {
+    option: 'run.inputs',
+  }),
   dim: dimensions('size of a dimension that is not fixed'),
-  seed: numberFlag('N', 'seed of random inputs', fromZero),
+  seed: seed('seed of random inputs'),
   quiet,
   ...commonFlags(
     '{ a, b, tensors, total, skipped, onlyInA, onlyInB, peakBytes }; with --run also { inputs, guessedSizes, outputs, skippedOutputs, layers, backends }',
@@ -298,7 +432,7 @@ export const calibrateFlags = {
   resume: onOff(
     'go on behind the last finished layer or sample of an interrupted run; its state is in .OUT.resume beside OUT',
   ),
-  force: onOff('replace OUT if it exists, and an interrupted run with other data', 'f'),
+  force: onOff('replace OUT if it exists, and an interrupted run with other data', { short: 'f', option: 'overwrite' }),
   quiet,
   ...commonFlags(
     '{ file, output, tokens, mixedTokens, chunks, weights, size, peakBytes }; with --moments and --ranges also { moments: { path, size }, ranges: { path, size } }; for ONNX also { unreached }',
@@ -318,42 +452,3 @@ export const benchFlags = {
 };
 
 export const completionsFlags = { help };
-
-/** The commands, and what they do in a few words. */
-export const commandAbouts = {
-  quantize: 'make a smaller copy of a model',
-  inspect: 'list tensors and metadata',
-  plan: 'show the plan: types and sizes',
-  split: 'copy a model into several files',
-  merge: 'copy several files into one',
-  compare: 'measure the error of B against A',
-  verify: 'read all of a model, find damage',
-  evaluate: 'judge a model on texts or samples',
-  calibrate: 'collect statistics on your data',
-  bench: 'measure speed on this machine',
-  completions: 'complete commands by the tab key',
-} as const;
-export type CommandName = keyof typeof commandAbouts;
-
-/** Flags of `quantize` about the runs of --min-output. */
-export const outputRunFlags = ['samples', 'dim', 'seed', 'backend', 'browser'] as const;
-
-/** Flags of `quantize` that copies do not take, as they convert nothing. */
-export const convertingFlags = [
-  'to',
-  'preset',
-  'rule',
-  'tensor-type-file',
-  'target-size',
-  'target-bpw',
-  'lora',
-  'rules',
-  'save-rules',
-  'plan',
-  'save-plan',
-  'min-sqnr',
-  'min-output',
-  ...outputRunFlags,
-] as const satisfies readonly (keyof typeof quantizeFlags)[];
-
-export const shells = ['bash', 'zsh', 'fish'] as const;

@@ -1,44 +1,22 @@
 /** The options of formats on the command line: their flags, and their values. */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type FormatInfo, type FormatOption, formats, type OptionTable, type Sidecar, type Words } from '../tooling.js';
-import {
-  type CommandFlag,
-  type CommandFlags,
-  calibrateFlags,
-  evaluateFlags,
-  quantizeFlags,
-  readAdapterFlag,
-} from './flags.js';
+import { type FormatInfo, type FormatOption, formats, type Sidecar, type Words } from '../tooling.js';
+import { type CommandFlag, type CommandFlags, type FlagGroup, optionTables, readAdapterFlag } from './flags.js';
 import { localPath, readText } from './side-file.js';
 import { asUsage, wrongFlag } from './wording.js';
 
-/** A table of options, and the formats that share it. */
-export interface SharedTable {
-  readonly table: OptionTable;
-  readonly formats: readonly FormatInfo[];
+/** The flags of options of formats, under the headings of the tables. @param isWanted chooses the options */
+export function formatGroups(isWanted: (name: string, option: FormatOption) => boolean = () => true): FlagGroup[] {
+  return optionTables().map(({ table: { title, entries } }) => {
+    const flags = Object.entries(entries).flatMap(([name, option]) => (isWanted(name, option) ? option.flags : []));
+    return { title, flags: Object.fromEntries(flags.map((flag) => [flag.name, flag])) };
+  });
 }
-
-/** Lists the tables of all formats, each once. */
-export function optionTables(): readonly SharedTable[] {
-  const found = new Map<OptionTable, FormatInfo[]>();
-  for (const format of formats) found.set(format.options, [...(found.get(format.options) ?? []), format]);
-  return [...found].map(([table, formats]) => ({ table, formats }));
-}
-
-/** Lists the tables of formats with presets, which users without a preference choose from. */
-export function usualTables(): readonly SharedTable[] {
-  return optionTables().filter(({ formats: [format] }) => format?.targets.some(({ preset }) => preset !== undefined));
-}
-
-/** Options of copies. */
-export const copyOptions: readonly string[] = ['shardSize', 'splitTensors', 'part', 'metadata'];
 
 /** The flags of options of formats, each once. @param isWanted chooses the options */
-export function formatFlags(isWanted: (name: string, option: FormatOption) => boolean = () => true): CommandFlags {
-  const all = optionTables().flatMap(({ table }) => Object.entries(table.entries));
-  const flags = all.flatMap(([name, option]) => (isWanted(name, option) ? option.flags : []));
-  return Object.fromEntries(flags.map((flag) => [flag.name, flag]));
+export function formatFlags(isWanted?: (name: string, option: FormatOption) => boolean): CommandFlags {
+  return Object.assign({}, ...formatGroups(isWanted).map(({ flags }) => flags));
 }
 
 /** The flags about files beside models. */
@@ -76,11 +54,16 @@ export interface NamedFile {
   readonly path: string;
 }
 
+/** A command line with the flags that its command has. */
+export interface FlaggedLine {
+  readonly words: Words;
+  readonly flags: CommandFlags;
+}
+
 /** The local files that flags name, to be read. The files of a folder count. */
-export async function namedFiles(words: Words): Promise<readonly NamedFile[]> {
-  const all: CommandFlags = { ...quantizeFlags, ...evaluateFlags, ...calibrateFlags, ...formatFlags() };
+export async function namedFiles({ words, flags }: FlaggedLine): Promise<readonly NamedFile[]> {
   const found: NamedFile[] = [];
-  for (const [name, flag] of Object.entries(all)) {
+  for (const [name, flag] of Object.entries(flags)) {
     if (!readsFile(flag) && !flag.isText) continue;
     for (const word of [words[name] ?? []].flat()) {
       if (typeof word !== 'string') continue;

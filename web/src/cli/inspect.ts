@@ -10,14 +10,16 @@ import {
   countText,
   formatBytes,
   formatShape,
+  left,
   nameText,
   painter,
   printable,
   printLines,
-  type TableColumn,
+  right,
   table,
   terminalColumns,
 } from './text.js';
+import { exampleFile, exampleFormat } from './usage.js';
 
 const countElements = ({ shape }: ModelTensor) => shape.reduce((product, n) => product * n, 1);
 
@@ -39,9 +41,19 @@ const sumTensors = (tensors: readonly ModelTensor[]) => ({
 });
 
 /** Lists the content of a file. */
-export const inspect = makeCommand(
-  () => inspectFlags,
-  async ({ values, positionals }) => {
+export const inspect = makeCommand({
+  about: 'list tensors and metadata',
+  line: () => 'inspect FILE',
+  usage: ['inspect FILE [--json]'],
+  text: () =>
+    'Lists the tensors of a model with name, dtype, shape and size, and then its metadata. Long values are cut short. Reads headers only.',
+  flags: () => inspectFlags,
+  examples: () => [
+    ...formats.flatMap(({ extensions }) => extensions.map((one) => `inspect ${exampleFile({ extensions: [one] })}`)),
+    `inspect ${exampleFormat().file} --filter 'attn|mlp' --sort size`,
+    `inspect ${exampleFormat().file} --json | jq '.tensors[].name'`,
+  ],
+  async carryOut({ values, positionals }) {
     const [file] = positionalFiles(positionals, ['FILE'], 'inspect');
     const { sort = 'file', filter } = values;
     return withInput(file, async ({ name, file: opened }) => {
@@ -69,7 +81,7 @@ export const inspect = makeCommand(
       return 0;
     });
   },
-);
+});
 
 /** The description of a model's format. */
 function describedFormat({ format }: ModelInfo): FormatInfo {
@@ -97,7 +109,6 @@ function metadataText(value: MetadataValue): string {
 function inspectText(file: string, info: ModelInfo, tensors: readonly ModelTensor[], elements: number): string[] {
   const { format: name, bytes, files, metadata, conversion } = info;
   const paint = painter(process.stdout);
-  const width = terminalColumns(process.stdout);
   // Summarize the file, and state facts of its format.
   const format = describedFormat(info);
   const summary = [
@@ -117,17 +128,11 @@ function inspectText(file: string, info: ModelInfo, tensors: readonly ModelTenso
     ...(facts.length === 0 ? [] : [facts.map(printable).join(', ')]),
   ];
   if (tensors.length > 0) {
-    const columns: TableColumn[] = [
-      { title: 'tensor', align: 'left' },
-      { title: 'dtype', align: 'left' },
-      { title: 'shape', align: 'left' },
-      { title: 'size', align: 'right' },
-    ];
     const rows = tensors.map(({ name, dtype, shape, bytes: size }) => ({
       cells: [nameText(name), dtype, formatShape(shape), formatBytes(size)],
     }));
     lines.push('');
-    for (const line of table(columns, rows, width, paint)) lines.push(line);
+    for (const line of table([...left('tensor', 'dtype', 'shape'), ...right('size')], rows)) lines.push(line);
   }
   const keys = Object.keys(metadata);
   if (keys.length > 0) {
@@ -135,7 +140,7 @@ function inspectText(file: string, info: ModelInfo, tensors: readonly ModelTenso
     for (const key of keys) {
       const line = `  ${printable(key)}: ${printable(metadataText(metadata[key] as MetadataValue).slice(0, 1000))}`;
       // Some programs store pages of settings here. --json prints all of it.
-      const most = Math.min(width, 1000);
+      const most = Math.min(terminalColumns(process.stdout), 1000);
       lines.push(line.length > most ? `${line.slice(0, most - 1)}…` : line);
     }
   }

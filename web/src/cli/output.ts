@@ -4,7 +4,6 @@ import { basename, dirname, join, sep } from 'node:path';
 import { type ModelPlan, modelFormats, resultFiles, resultName, ScalepointError } from '../model.js';
 import { aFile, exactly, mention, noteText, ofType } from '../tooling.js';
 import type { Input } from './input.js';
-import { ruleTexts } from './sizes.js';
 import { systemText } from './system-text.js';
 import { convertedShare, shareText } from './tables.js';
 import { countText, listText } from './text.js';
@@ -129,7 +128,7 @@ export function nothingToDo({ tensors, notes, options }: ModelPlan): ScalepointE
     .sort(([, a], [, b]) => b - a)
     .map(([reason, n]) => `${countText(n, 'tensor')}: ${reason}`);
   const why = tensors.length === 0 ? 'there are no tensors' : listText(counts, 5);
-  const words = commandWordsFor({}, ruleTexts(options.rules ?? []));
+  const words = commandWordsFor({}, options.rules ?? []);
   const share = convertedShare(tensors);
   const what =
     share === 0 ? 'nothing would be converted' : `nearly nothing would be converted, ${shareText(share)} of the bytes`;

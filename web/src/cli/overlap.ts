@@ -4,8 +4,8 @@ import { fstatSync } from 'node:fs';
 import { lstat, readlink, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { inspectModel } from '../model.js';
-import { filesBeside, ofType, type Words } from '../tooling.js';
-import { namedFiles, sidecarFlags } from './format-flags.js';
+import { filesBeside, ofType } from '../tooling.js';
+import { type FlaggedLine, namedFiles, sidecarFlags } from './format-flags.js';
 import type { Input } from './input.js';
 import { wrongFlag } from './wording.js';
 
@@ -63,7 +63,7 @@ async function realPlace(path: string, links = mostLinks): Promise<string> {
 // -------------------------------------------------------------------------------------------------------------------------- the files
 
 /** The files that a run reads: the model, those beside it, and those that flags name. */
-async function readFiles({ name, file, isPath }: Input, words: Words): Promise<readonly ReadFile[]> {
+async function readFiles({ name, file, isPath }: Input, line: FlaggedLine): Promise<readonly ReadFile[]> {
   const found: ReadFile[] = [];
   const input = 'the input itself';
   if (isPath) {
@@ -72,7 +72,7 @@ async function readFiles({ name, file, isPath }: Input, words: Words): Promise<r
     for (const path of [name, ...shards]) found.push({ id: await idOf(path), what: input });
   } else found.push({ id: idOfOpen(0), what: input });
   const configurations = Object.keys(sidecarFlags());
-  for (const { flag, path } of await namedFiles(words)) {
+  for (const { flag, path } of await namedFiles(line)) {
     found.push({ id: await idOf(path), what: `the file of --${flag}`, isConfiguration: configurations.includes(flag) });
   }
   for (const beside of isPath ? filesBeside : []) {
@@ -88,11 +88,7 @@ async function readFiles({ name, file, isPath }: Input, words: Words): Promise<r
  * @param written the rules and the plan last
  * @throws UsageError
  */
-export async function checkFilesApart(
-  written: readonly WrittenFile[],
-  input: Input,
-  { words }: { readonly words: Words },
-): Promise<void> {
+export async function checkFilesApart(written: readonly WrittenFile[], input: Input, line: FlaggedLine): Promise<void> {
   const fail = ({ flag, path }: WrittenFile, message: string): never => {
     throw wrongFlag(flag, ofType('name of another file'), path, { kind: 'because', message });
   };
@@ -100,7 +96,7 @@ export async function checkFilesApart(
   const ids: (string | undefined)[] = [];
   for (const { path } of written) ids.push(await idOf(path));
   if (ids.some((id) => id !== undefined)) {
-    const read = await readFiles(input, words);
+    const read = await readFiles(input, line);
     const streams = [1, 2].map((descriptor) => ({ id: idOfOpen(descriptor), what: 'standard output' }));
     for (const [i, file] of written.entries()) {
       const others: readonly ReadFile[] = file.flag !== 'output' ? [...read, ...streams] : read;

@@ -2,15 +2,7 @@
 import { parseArgs } from 'node:util';
 import type { Rule } from '../model.js';
 import { didYouMean, formats, type Hint, mention, ofType, ruleFrom, type Words } from '../tooling.js';
-import {
-  type CommandFlags,
-  calibrateFlags,
-  compareFlags,
-  evaluateFlags,
-  inspectFlags,
-  quantizeFlags,
-  type ValuesOf,
-} from './flags.js';
+import type { CommandFlags, FlagGroup, ValuesOf } from './flags.js';
 import { UsageError } from './process.js';
 import { asUsage, usageError, wrongFlag } from './wording.js';
 
@@ -18,33 +10,47 @@ import { asUsage, usageError, wrongFlag } from './wording.js';
 export interface Line<Flags> {
   /** The values of its flags. */
   readonly values: ValuesOf<Flags>;
-  /** The same as they were written. */
+  /** The values as they were written. */
   readonly words: Words;
   readonly positionals: readonly string[];
+  /** All flags of the command. */
+  readonly flags: CommandFlags;
 }
 
-/** A command, with its flags. */
-export interface Command {
-  /** Carries out a command line. Returns the exit code. @param print prints the help, or that of all options */
-  run(args: readonly string[], print: (all: boolean) => void): Promise<number>;
+/** A command. Parsing, help and completions follow from this. */
+export interface Command<Flags extends CommandFlags = CommandFlags> {
+  /** Its purpose in a few words, and its usual arguments, for the overview. */
+  readonly about: string;
+  readonly line?: () => string;
+  /** The ways to call it, without the name of the program. */
+  readonly usage: readonly string[];
+  /** Its purpose in a few sentences. @param all true for the help of all flags */
+  text(all: boolean): string;
+  /** The flags that it takes. */
+  flags(): Flags;
+  /** The flags that help and completions have. @defaultValue all, without a heading */
+  readonly groups?: () => readonly FlagGroup[];
+  /** Meanings of exit codes 0 and 1. @defaultValue done, failed */
+  readonly exits?: readonly [done: string, failed: string];
+  /** Sentences behind the flags in the help of all flags. */
+  readonly notes?: () => readonly string[];
+  /** Command lines, without the name of the program. */
+  examples(all: boolean): readonly string[];
+  /** Carries out a line that does not ask for help. Returns the exit code. */
+  carryOut(line: Line<Flags>): Promise<number>;
 }
 
-/** Makes a command. @param carryOut gets a line that does not ask for help. Returns the exit code */
-export function makeCommand<Flags extends CommandFlags>(
-  flags: () => Flags,
-  carryOut: (line: Line<Flags>) => Promise<number>,
-): Command {
-  return {
-    async run(args, print) {
-      const line = parseArguments(args, flags());
-      if (!asksForHelp(line.words)) return carryOut(line);
-      print(line.words['help-all'] === true);
-      return 0;
-    },
-  };
-}
+/** Commands by name. */
+export type Commands = Readonly<Record<string, Command>>;
 
-const asksForHelp = (words: Words) => words.help === true || words['help-all'] === true;
+/** Makes a command. */
+export const makeCommand = <Flags extends CommandFlags>(command: Command<Flags>): Command<Flags> => command;
+
+/** The groups of flags of a command. */
+export const groupsOf = ({ groups, flags }: Command): readonly FlagGroup[] => groups?.() ?? [{ flags: flags() }];
+
+/** True for a command line that asks for help. */
+export const asksForHelp = (words: Words): boolean => words.help === true || words['help-all'] === true;
 
 /** A flag of a command line, as parseArgs splits it. */
 interface OptionToken {
@@ -57,15 +63,14 @@ interface OptionToken {
 }
 
 /** Fails if a flag is unknown, lacks its value, or has one that it does not take. @throws UsageError */
-function checkFlag({ name, rawName, value, inlineValue }: OptionToken, flags: CommandFlags): void {
+function checkFlag({ name, rawName, value, inlineValue }: OptionToken, flags: CommandFlags, commands: Commands): void {
   const flag = Object.hasOwn(flags, name) ? flags[name] : undefined;
   if (flag === undefined) {
     const { names } = didYouMean(rawName.replace(/^-+/, ''), Object.keys(flags));
-    const others = { inspectFlags, quantizeFlags, compareFlags, calibrateFlags, evaluateFlags };
-    const owner = Object.entries(others).find(([, known]) => Object.hasOwn(known, name))?.[0];
+    const owner = Object.keys(commands).find((other) => Object.hasOwn(commands[other]?.flags() ?? {}, name));
     const hint: Hint =
       names.length === 0 && owner !== undefined
-        ? { kind: 'takenBy', call: `scalepoint ${owner.replace('Flags', '')}`, name: `--${name}` }
+        ? { kind: 'takenBy', call: `scalepoint ${owner}`, name: `--${name}` }
         : { kind: 'didYouMean', names: names.map((known) => `--${known}`) };
     throw usageError({ option: rawName, expected: { kind: 'knownOption', names: [] }, got: undefined, hint });
   }
@@ -80,8 +85,17 @@ function checkFlag({ name, rawName, value, inlineValue }: OptionToken, flags: Co
   throw wrongFlag(name, ofType('value'), value, { kind: 'try', option: literal, effect: `takes ${value} itself` });
 }
 
-/** Splits a command line, and reads the values of its flags unless it asks for help. @throws UsageError */
-function parseArguments<Flags extends CommandFlags>(args: readonly string[], flags: Flags): Line<Flags> {
+/**
+ * Splits a command line, and reads the values of its flags unless it asks for help.
+ * @param commands all commands, for advice
+ * @throws UsageError
+ */
+export function parseArguments<Flags extends CommandFlags>(
+  args: readonly string[],
+  { flags: flagsOf }: Command<Flags>,
+  commands: Commands,
+): Line<Flags> {
+  const flags = flagsOf();
   const options = Object.fromEntries(
     Object.entries(flags).map(([name, { value, multiple = false, short }]) => [
       name,
@@ -93,7 +107,7 @@ function parseArguments<Flags extends CommandFlags>(args: readonly string[], fla
   const words: Record<string, string | boolean | string[]> = {};
   for (const token of parsed.tokens) {
     if (token.kind !== 'option') continue;
-    checkFlag(token, flags);
+    checkFlag(token, flags, commands);
     const { name, rawName, value: given, inlineValue }: OptionToken = token;
     // -o=OUT means the same as -o OUT.
     const value = inlineValue && !rawName.startsWith('--') ? given?.replace(/^=/, '') : given;
@@ -111,7 +125,7 @@ function parseArguments<Flags extends CommandFlags>(args: readonly string[], fla
   } catch (error) {
     throw asUsage(error, words);
   }
-  return { values: values as ValuesOf<Flags>, words, positionals: parsed.positionals };
+  return { values: values as ValuesOf<Flags>, words, positionals: parsed.positionals, flags };
 }
 
 /** The files of a command, one for each of `names`. @throws UsageError */

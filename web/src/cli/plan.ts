@@ -1,4 +1,7 @@
 /** The command `plan`: shows what `quantize` would make. */
+import { formats } from '../tooling.js';
+import { planFlags } from './flags.js';
+import { formatGroups } from './format-flags.js';
 import { namedFilesOf, outputOf, pathsOf, shortened, standardOutput } from './output.js';
 import { checkFilesApart } from './overlap.js';
 import { effort, peakBytes, progressLine } from './process.js';
@@ -21,6 +24,7 @@ import { planSidecar, readSidecars, type SidecarPlace, sidecarPath } from './sid
 import { checkSavedFree, fitJson, savedLine, savePlan, saveRules } from './sizes.js';
 import { planText } from './tables.js';
 import { countText, printLines } from './text.js';
+import { exampleFormat } from './usage.js';
 import { wrongFlag } from './wording.js';
 
 /** Prints the plan of a command line. Returns the exit code. */
@@ -37,7 +41,22 @@ export async function dryRun(line: QuantizeLine, command: string): Promise<numbe
   });
 }
 
-export const plan = makeQuantizeCommand((line) => dryRun(line, 'plan'));
+export const plan = makeQuantizeCommand({
+  about: 'show the plan: types and sizes',
+  line: () => `plan FILE --to ${exampleFormat().to}`,
+  usage: ['plan FILE --to TYPE [options]'],
+  text: () =>
+    'Shows the result that scalepoint quantize would make with the same options: the type of every tensor, the reason why one ' +
+    'is kept, and the exact size. Reads headers only, except with --target-size or --target-bpw.',
+  groups: () => [{ flags: planFlags }, ...formatGroups((_, { sidecar }) => sidecar === undefined)],
+  examples() {
+    // A plan has no errors, so examples with a limit for them are left out.
+    const some = formats.flatMap(({ examples }) => examples.findLast((one) => !one.includes('--min-sqnr')) ?? []);
+    const { file, to } = exampleFormat();
+    return [...some.map((example) => `plan ${example}`), `plan ${file} --to ${to} --json | jq .totals.bytesAfter`];
+  },
+  carryOut: (line) => dryRun(line, 'plan'),
+});
 
 /** Prints a plan. Returns its JSON documents, if any. */
 async function showPlan(line: QuantizeLine, request: ResultRequest): Promise<object[]> {

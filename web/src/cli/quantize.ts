@@ -8,9 +8,10 @@ import {
   quantizeModel,
   type RunOptions,
 } from '../model.js';
-import { type ModelFit, ofType, without } from '../tooling.js';
+import { converters, formats, type ModelFit, ofType, without } from '../tooling.js';
 import { withBackends } from './backends.js';
-import { namedFiles } from './format-flags.js';
+import { optionTables, quantizeFlags } from './flags.js';
+import { formatGroups, namedFiles } from './format-flags.js';
 import type { Input } from './input.js';
 import {
   checkFree,
@@ -59,9 +60,10 @@ import {
   type SidecarPlace,
   writeSidecarFile,
 } from './sidecars.js';
-import { checkSavedFree, fitJson, ruleTexts, savedLine, savePlan, saveRules } from './sizes.js';
+import { checkSavedFree, fitJson, savedLine, savePlan, saveRules } from './sizes.js';
 import { convertedShare, leastConverted, reportText } from './tables.js';
 import { countText, painter, printable, printLines } from './text.js';
+import { exampleFormat } from './usage.js';
 import { asUsage, wrongFlag } from './wording.js';
 
 /** Makes results. Returns the exit code. */
@@ -130,7 +132,7 @@ export async function convert(line: QuantizeLine, command: string): Promise<numb
         throw asUsage(
           isPartly ? new Interrupted(`interrupted, nothing was written but ${left}`, error.exitCode) : error,
           words,
-          ruleTexts(current?.plan.rules ?? []),
+          current?.plan.rules ?? [],
         );
       }
     },
@@ -139,9 +141,29 @@ export async function convert(line: QuantizeLine, command: string): Promise<numb
 }
 
 /** Makes models smaller. */
-export const quantize = makeQuantizeCommand((line) =>
-  line.values['dry-run'] ? dryRun(line, 'quantize') : convert(line, 'quantize'),
-);
+export const quantize = makeQuantizeCommand({
+  about: 'make a smaller copy of a model',
+  line: () => `[quantize] FILE --to ${exampleFormat().to} [-o OUT]`,
+  usage: ['[quantize] FILE... --to TYPE [-o OUT] [options]'],
+  text(all) {
+    const start =
+      'Makes a model smaller. Prints a table of all tensors: sizes, SQNR, the largest error, or the reason why one was kept. ';
+    if (all) return start + [...formats, ...converters()].flatMap(({ about }) => about || []).join(' ');
+    return `${start}FILE may be a folder; of several, each gets a result of its own. Quantized weights need the settings that are written beside OUT.`;
+  },
+  groups: () => [{ flags: quantizeFlags }, ...formatGroups()],
+  notes() {
+    const options = optionTables().flatMap(({ table }) => Object.values(table.entries));
+    return [...options.flatMap(({ sidecar }) => sidecar?.about ?? []), 'OUT appears only when it is complete.'];
+  },
+  examples(all) {
+    const some = all
+      ? [...formats, ...converters()].flatMap(({ examples }) => examples)
+      : formats.flatMap(({ examples }) => examples.slice(0, 1));
+    return some.map((example) => `quantize ${example}`);
+  },
+  carryOut: (line) => (line.values['dry-run'] ? dryRun(line, 'quantize') : convert(line, 'quantize')),
+});
 
 /** A written result. */
 interface WrittenResult {
@@ -271,7 +293,7 @@ async function prepare(
   let run: ResumableRun | undefined;
   if (line.values.resume === true) {
     const paths = files.map(({ path }) => path);
-    const model = await fileStampsOf(input, planned, await namedFiles(line.words), paths);
+    const model = await fileStampsOf(input, planned, await namedFiles(line), paths);
     const options = { ...planned.options, sidecars: sidecars.map(({ path }) => path), files: planned.files };
     run = await about(input.name, () => ResumableRun.open(output, planned, { model, options }, force));
   }

@@ -27,7 +27,7 @@ import {
   withOptions,
   without,
 } from '../tooling.js';
-import { type AdapterFile, convertingFlags, outputRunFlags, quantizeFlags } from './flags.js';
+import { type AdapterFile, outputRunFlags, quantizeFlags, targetFlags, usualTables } from './flags.js';
 import {
   acceptsTarget,
   choiceFlags,
@@ -37,18 +37,17 @@ import {
   type SidecarOption,
   sidecarFlags,
   sidecarOptions,
-  usualTables,
   withTexts,
 } from './format-flags.js';
 import { hubFileNamed, type Input, withInputs } from './input.js';
 import { checkOutputName, isFolderPath, outputOf, pathsOf, resolveOutput, standardOutput } from './output.js';
 import { checkFilesApart, type WrittenFile } from './overlap.js';
-import { type Line, makeCommand, positionalFiles, spelledTarget } from './parse.js';
+import { type Command, type Line, makeCommand, positionalFiles, spelledTarget } from './parse.js';
 import { about, printJson, UsageError } from './process.js';
 import { checkPushFlags } from './push.js';
 import { journalPath } from './resume.js';
 import { type SidecarPlace, sidecarPath, sidecarPlace } from './sidecars.js';
-import { checkSizes, isSized, planIn, rulesOf, ruleTexts } from './sizes.js';
+import { checkSizes, isSized, planIn, rulesOf } from './sizes.js';
 import { printable, shellWord } from './text.js';
 import { asUsage, commandWordsFor, wrongFlag } from './wording.js';
 
@@ -67,8 +66,8 @@ export interface ResultRequest {
 }
 
 /** Makes a command that takes the flags of `quantize`. */
-export const makeQuantizeCommand = (carryOut: (line: QuantizeLine) => Promise<number>) =>
-  makeCommand(() => ({ ...formatFlags(), ...quantizeFlags }) as typeof quantizeFlags, carryOut);
+export const makeQuantizeCommand = (command: Omit<Command<typeof quantizeFlags>, 'flags'>) =>
+  makeCommand({ ...command, flags: () => ({ ...formatFlags(), ...quantizeFlags }) as typeof quantizeFlags });
 
 /** The command for arguments in the order of llama-quantize: `in.gguf [out.gguf] Q4_K_M`. Undefined for others. */
 function commandForTypeLast(positionals: readonly string[]): string | undefined {
@@ -118,18 +117,17 @@ export function checkLine(line: QuantizeLine, command: string): readonly string[
     if (files.some((file) => file === '-' || (urlOfText(file) !== undefined && !isHubName(file))))
       throw wrongFlag('resume', { kind: 'onlyFor', files: 'models in files' });
   }
-  const ofRuns = given(...outputRunFlags);
+  const ofRuns = given(...Object.keys(outputRunFlags));
   if (values['min-output'] === undefined && ofRuns !== undefined) throw wrongFlag(ofRuns, onlyWith('--min-output'));
   // The types are not known before the runs, so that no size can be held and no plan be made.
   if (values['min-output'] !== undefined) exclude('min-output', 'target-size', 'target-bpw', 'save-plan');
   if (values.plan !== undefined) {
     // Flags about the quality of a result, about adapters and about files to read go with a plan.
-    const beside: readonly string[] = ['min-sqnr', 'min-output', ...outputRunFlags, 'plan', 'save-plan', 'lora'];
-    const others = [...convertingFlags, ...Object.keys(choiceFlags())];
-    const other = given(...others.filter((name) => !beside.includes(name) && !readFlags().includes(name)));
+    const beside = ['plan', 'save-plan', 'lora', ...readFlags()];
+    const other = given(...Object.keys({ ...targetFlags, ...choiceFlags() }).filter((name) => !beside.includes(name)));
     if (other !== undefined) throw wrongFlag(other, without('--plan'));
   } else if (to === undefined && preset === undefined && !isSized(values)) {
-    const some = usualTables().map(({ formats: [first] }) => first?.targets[0]?.name);
+    const some = usualTables().map(({ formats: [first] }) => first.targets[0]?.name);
     throw new UsageError(
       `${command} needs --to ${some.join(', ')} or another type, or --preset; --help-all lists them`,
     );
@@ -141,7 +139,7 @@ export function checkLine(line: QuantizeLine, command: string): readonly string[
 const isHubName = (text: string) => /^(hf|https?):/i.test(text) && hubNameOf(text, hubEndpoint()) !== undefined;
 
 /** A command line whose flags name files of the hub at the commits of now, for its plan and journal. */
-async function pinned({ values, words, positionals }: QuantizeLine): Promise<QuantizeLine> {
+async function pinned({ values, words, ...line }: QuantizeLine): Promise<QuantizeLine> {
   const pin = async (text: string) =>
     /^(hf|https?):/i.test(text) ? ((await hubFileNamed(text))?.address ?? text) : text;
   const own: Record<string, string> = {};
@@ -151,7 +149,7 @@ async function pinned({ values, words, positionals }: QuantizeLine): Promise<Qua
   }
   const lora: AdapterFile[] = [];
   for (const one of values.lora ?? []) lora.push({ ...one, file: await pin(one.file) });
-  return { values: { ...values, ...(values.lora && { lora }) }, words: { ...words, ...own }, positionals };
+  return { ...line, values: { ...values, ...(values.lora && { lora }) }, words: { ...words, ...own } };
 }
 
 /** The targets of --to or --preset for a model. @throws UsageError for an unknown type */
@@ -259,7 +257,7 @@ export function remark(texts: readonly string[]): void {
 
 /** Prints notes about the result on stderr. */
 export function remarkNotes(notes: readonly Note[], rules: readonly Rule[] = []): void {
-  const words = commandWordsFor({}, ruleTexts(rules));
+  const words = commandWordsFor({}, rules);
   remark(notes.map((note) => noteText(note, words)));
 }
 
@@ -337,6 +335,6 @@ export async function planRequest(
     const { files, totals } = await planOf({ ...planned.options, ...work, output });
     return withOptions({ ...planned, files, totals }, planned.options);
   } catch (error) {
-    throw asUsage(error, words, ruleTexts(plan.rules ?? []));
+    throw asUsage(error, words, plan.rules ?? []);
   }
 }

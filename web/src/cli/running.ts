@@ -9,13 +9,12 @@ import {
   errorColumns,
   formatDecibels,
   formatShape,
+  left,
   listText,
   nameText,
-  painter,
   printable,
-  type TableColumn,
+  right,
   table,
-  terminalColumns,
   withDecibels,
 } from './text.js';
 import { wrongFlag } from './wording.js';
@@ -58,19 +57,20 @@ export function outputOptionsOf({ 'min-output': minOutput, samples, dim = [], se
   };
 }
 
+/** Lines about tensors or outputs that were not compared. */
+export const skippedLines = (
+  skipped: readonly { readonly name: string; readonly reason: { readonly text: string } }[],
+): string[] => skipped.map(({ name, reason }) => `not compared: ${nameText(name)}: ${printable(reason.text)}`);
+
+/** The line about NaN and infinities that differ. */
+export const mismatchText = (name: string, count: number): string =>
+  `NaN or infinite, and not the same in both: ${nameText(name)}, ${countText(count, 'element')}`;
+
 /** Lines about the outputs and layers of the models. */
 export function runText({ outputs = [], skippedOutputs = [], layers, overflows = [] }: CompareReport): string[] {
-  const paint = painter(process.stdout);
-  const width = terminalColumns(process.stdout);
-  let lines: string[] = [];
+  const lines: string[] = [];
   if (layers !== undefined) {
-    const columns: TableColumn[] = [
-      { title: 'layer', align: 'left' },
-      { title: 'operator', align: 'left' },
-      { title: 'shape', align: 'left' },
-      ...errorColumns,
-      { title: 'loss dB', align: 'right' },
-    ];
+    const columns = [...left('layer', 'operator', 'shape'), ...errorColumns, ...right('loss dB')];
     const rows = layers.map((layer) => ({
       cells: [
         nameText(layer.name),
@@ -87,19 +87,12 @@ export function runText({ outputs = [], skippedOutputs = [], layers, overflows =
       `${printable(name)} (${printable(op)}), SQNR ${withDecibels(error.sqnrDb)}`;
     const found =
       first && worst ? [`the error begins at ${text(first)}`, `most is lost at ${text(worst)}`] : ['no layer differs'];
-    if (rows.length > 0) lines = [...table(columns, rows, width, paint), '', ...found, ''];
+    if (rows.length > 0) lines.push(...table(columns, rows), '', ...found, '');
   }
-  const columns: TableColumn[] = [
-    { title: 'output', align: 'left' },
-    { title: 'shape', align: 'left' },
-    ...errorColumns,
-  ];
   const rows = outputs.map((output) => ({
     cells: [nameText(output.name), formatShape(output.shape), ...errorCells(output.error)],
   }));
-  if (rows.length > 0) lines = [...lines, ...table(columns, rows, width, paint)];
-  for (const { name, reason } of skippedOutputs)
-    lines.push(`not compared: ${nameText(name)}: ${printable(reason.text)}`);
+  lines.push(...table([...left('output', 'shape'), ...errorColumns], rows), ...skippedLines(skippedOutputs));
   for (const { value, op, largest } of overflows) {
     const reach = Math.round(largest).toLocaleString('en');
     lines.push(`infinite in float16 on a GPU: ${nameText(value)} (${printable(op)}) reaches ${reach}`);
@@ -110,12 +103,7 @@ export function runText({ outputs = [], skippedOutputs = [], layers, overflows =
 /** Lines about the outputs of models on samples. */
 export function samplesText(a: string, b: string, found: OutputsEvaluation): string[] {
   const { samples, outputs, skippedOutputs } = found;
-  const columns: TableColumn[] = [
-    { title: 'output', align: 'left' },
-    ...errorColumns,
-    { title: 'worst sample', align: 'right' },
-    { title: 'its SQNR dB', align: 'right' },
-  ];
+  const columns = [...left('output'), ...errorColumns, ...right('worst sample', 'its SQNR dB')];
   const rows = outputs.map((output) => {
     const { name, worst } = output;
     return {
@@ -123,16 +111,13 @@ export function samplesText(a: string, b: string, found: OutputsEvaluation): str
     };
   });
   const lines = [`${printable(a)} on ${countText(samples, 'sample')}, beside ${printable(b)}`];
-  if (rows.length > 0) lines.push(...table(columns, rows, terminalColumns(process.stdout), painter(process.stdout)));
+  lines.push(...table(columns, rows));
   for (const { name, error, mismatched } of outputs) {
-    if (mismatched > 0)
-      lines.push(`NaN or infinite, and not the same in both: ${nameText(name)}, ${countText(mismatched, 'element')}`);
+    if (mismatched > 0) lines.push(mismatchText(name, mismatched));
     else if (error.nonFinite > 0)
       lines.push(`${countText(error.nonFinite, 'pair')} of ${nameText(name)} left out: NaN or infinite`);
   }
-  for (const { name, reason } of skippedOutputs)
-    lines.push(`not compared: ${nameText(name)}: ${printable(reason.text)}`);
-  return lines;
+  return [...lines, ...skippedLines(skippedOutputs)];
 }
 
 /** The error if an output has a lower SQNR than wanted, or cannot be compared. */

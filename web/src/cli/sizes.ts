@@ -1,5 +1,4 @@
 /** Results of a given size, and files of rules. */
-import { lstat } from 'node:fs/promises';
 import { type ModelPlan, type Rule, ScalepointError } from '../model.js';
 import {
   checkPlan,
@@ -17,6 +16,7 @@ import {
 } from '../tooling.js';
 import type { quantizeFlags, ValuesOf } from './flags.js';
 import { jsonText } from './json.js';
+import { checkFree } from './output.js';
 import { parseRule, spelledRule } from './parse.js';
 import { readText } from './side-file.js';
 import { checkReplaceable } from './sidecars.js';
@@ -66,19 +66,13 @@ export async function rulesOf(values: SizeValues): Promise<readonly Rule[]> {
   }
 }
 
-/** Rules as values of --rule, for messages. */
-export function ruleTexts(rules: readonly Rule[]): string[] {
-  return rules.map((rule) => rulesText([rule]).trimEnd());
-}
-
 /** The files of rules and plans that a command line asks for. */
 const savedPaths = (values: SizeValues) => [values['save-rules'], values['save-plan']].flatMap((path) => path ?? []);
 
 /** Fails if the file of rules or that of the plan exists and must not be replaced. @throws ScalepointError `EXISTS` or `IO` */
 export async function checkSavedFree(values: SizeValues, force: boolean): Promise<void> {
   for (const path of savedPaths(values)) {
-    if (!force && (await lstat(path).catch(() => undefined)) !== undefined)
-      throw new ScalepointError('EXISTS', `${JSON.stringify(path)} exists already, nothing was written`, { path });
+    await checkFree([path], force);
     await checkReplaceable(path, force);
   }
 }
@@ -139,7 +133,7 @@ export async function planIn(path: string): Promise<ModelPlan> {
 
 /** A fit for --json: the rules as texts. */
 export function fitJson(fit: ModelFit | undefined): object {
-  return fit === undefined ? {} : { fit: { ...fit, rules: ruleTexts(fit.rules) } };
+  return fit === undefined ? {} : { fit: { ...fit, rules: fit.rules.map((rule) => rulesText([rule]).trimEnd()) } };
 }
 
 /** The lines about files of rules and plans. */

@@ -1,6 +1,7 @@
 /** The command `split`: copies a model into several files. */
 import { formats } from '../tooling.js';
-import { convertingFlags } from './flags.js';
+import { convertingFlags, type FlagGroup, writingFlags } from './flags.js';
+import { formatFlags } from './format-flags.js';
 import { dryRun } from './plan.js';
 import { UsageError } from './process.js';
 import { convert } from './quantize.js';
@@ -20,7 +21,7 @@ export function copyModel(
   check: (words: QuantizeLine['words']) => void,
 ): Promise<number> {
   const { values, words } = line;
-  const other = convertingFlags.find((name) => words[name] !== undefined);
+  const other = Object.keys(convertingFlags).find((name) => words[name] !== undefined);
   if (other !== undefined) {
     const hint = { kind: 'takenBy', call: 'scalepoint quantize', name: `--${other}` } as const;
     throw wrongFlag(other, { kind: 'absent' }, words[other], hint);
@@ -30,9 +31,32 @@ export function copyModel(
   return values['dry-run'] ? dryRun(copy, command) : convert(copy, command);
 }
 
-export const split = makeQuantizeCommand((line) =>
-  copyModel(line, 'split', (words) => {
-    if (words.part !== undefined || cuttingFlags().some((name) => words[name] !== undefined)) return;
-    throw new UsageError('split needs --split-size SIZE, such as 1.9GB, or --split-tensors N');
-  }),
-);
+/** The flags in the help of a copy. @param options options of formats that it takes @param output about the flag --output */
+export function copyGroups(options: readonly string[], output: string): readonly FlagGroup[] {
+  const { 'help-all': _, ...writing } = writingFlags;
+  const taken = formatFlags((name) => options.includes(name));
+  return [{ flags: { ...taken, ...writing, output: { ...writing.output, about: output, rest: () => '' } } }];
+}
+
+export const split = makeQuantizeCommand({
+  about: 'copy a model into several files',
+  line: () => 'split FILE --split-size 1.9GB',
+  usage: ['split FILE --split-size SIZE [-o OUT]'],
+  text: () =>
+    'Copies a model into several files; no tensor is cut. GGUF is split as by gguf-split, and safetensors get an index as ' +
+    'by transformers. scalepoint quantize takes the same options, to convert and split at once.',
+  groups: () =>
+    copyGroups(
+      ['shardSize', 'splitTensors', 'part', 'metadata'],
+      'name of the whole model, or a folder; by default that of FILE: model.gguf becomes model-00001-of-00003.gguf and so on',
+    ),
+  examples: () => [
+    'split model.gguf --split-size 1.9GB',
+    'split model.safetensors --shard-size 5GB -o shards/model.safetensors',
+  ],
+  carryOut: (line) =>
+    copyModel(line, 'split', (words) => {
+      if (words.part !== undefined || cuttingFlags().some((name) => words[name] !== undefined)) return;
+      throw new UsageError('split needs --split-size SIZE, such as 1.9GB, or --split-tensors N');
+    }),
+});

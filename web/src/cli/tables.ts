@@ -8,27 +8,20 @@ import {
   formatDecibels,
   formatError,
   formatShape,
+  left,
   lowestLine,
   nameText,
   outputLine,
-  type Paint,
-  painter,
   printable,
-  type TableColumn,
+  right,
+  spaced,
   type TableRow,
   table,
-  terminalColumns,
   withDecibels,
 } from './text.js';
 
 /** The columns that plans and reports begin with. */
-const firstColumns: readonly TableColumn[] = [
-  { title: 'tensor', align: 'left' },
-  { title: 'dtype', align: 'left' },
-  { title: 'shape', align: 'left' },
-  { title: 'before', align: 'right' },
-  { title: 'after', align: 'right' },
-];
+const firstColumns = [...left('tensor', 'dtype', 'shape'), ...right('before', 'after')];
 
 function firstCells({ name, shape, from, to, bytesBefore, bytesAfter }: PlannedTensorInfo): string[] {
   const type = from === to ? from : `${from} → ${to}`;
@@ -82,13 +75,11 @@ export function planText(
   { tensors, totals, fit }: ModelPlan,
   written: readonly string[],
 ): string[] {
-  const paint = painter(process.stdout);
-  const columns: TableColumn[] = [...firstColumns, { title: 'kept because', align: 'left' }];
   const rows = tensors.map((tensor): TableRow => {
     const { kept } = tensor;
     return { cells: [...firstCells(tensor), kept?.text ?? ''], ...(kept === undefined ? {} : { style: 'dim' }) };
   });
-  const lines = rows.length === 0 ? [] : [...table(columns, rows, terminalColumns(process.stdout), paint), ''];
+  const lines = spaced(table([...firstColumns, ...left('kept because')], rows));
   const what = output === null ? 'would be' : `would write ${printable(output)}:`;
   lines.push(...totalsText(file, tensors, totals), ...fitLines(fit), `${what} ${countText(totals.bytesAfter, 'byte')}`);
   for (const path of written) lines.push(`would write ${printable(path)}`);
@@ -102,12 +93,6 @@ export function reportText(
   stream: NodeJS.WriteStream,
   fit?: ModelFit,
 ): string[] {
-  const paint = painter(stream);
-  const columns: TableColumn[] = [
-    ...firstColumns,
-    { title: 'SQNR dB', align: 'right' },
-    { title: 'max error', align: 'right' },
-  ];
   // Leave out the tensors of a copy.
   const rows = tensors.flatMap((tensor): TableRow[] => {
     const { error, kept } = tensor;
@@ -116,18 +101,18 @@ export function reportText(
     if (error === undefined) return [{ cells, remark: `kept: ${kept?.text}`, style: 'dim' }];
     return [{ cells: [...cells, formatDecibels(error.sqnrDb), formatError(error.maxAbsoluteError)] }];
   });
-  const lines = rows.length === 0 ? [] : [...table(columns, rows, terminalColumns(stream), paint), ''];
+  const lines = spaced(table([...firstColumns, ...right('SQNR dB', 'max error')], rows, stream));
   // Count the values that the errors leave out.
-  const left = tensors.filter(({ error }) => error !== undefined && error.nonFinite > 0);
-  const pairs = left.reduce((sum, { error }) => sum + (error?.nonFinite ?? 0), 0);
-  const where = left.length === 1 ? nameText(left[0]?.name ?? '') : countText(left.length, 'tensor');
+  const inexact = tensors.filter(({ error }) => error !== undefined && error.nonFinite > 0);
+  const pairs = inexact.reduce((sum, { error }) => sum + (error?.nonFinite ?? 0), 0);
+  const where = inexact.length === 1 ? nameText(inexact[0]?.name ?? '') : countText(inexact.length, 'tensor');
   lines.push(
     ...totalsText(file, tensors, totals),
     ...fitLines(fit),
     ...lowestLine(tensors),
     ...outputLine(tensors),
     ...(pairs === 0 ? [] : [`${countText(pairs, 'pair')} left out of the errors, NaN or infinite: ${where}`]),
-    ...repairText(repair, terminalColumns(stream), paint),
+    ...repairText(repair, stream),
   );
   return lines;
 }
@@ -140,13 +125,11 @@ type Judged = Repair['outputs'][number];
 /** Most outputs in lines of text. */
 const mostOutputs = 5;
 
-const repairColumns: readonly TableColumn[] = [
-  { title: 'raised', align: 'left' },
-  { title: 'type', align: 'left' },
-  { title: 'bytes', align: 'right' },
-  { title: 'worst output', align: 'left' },
-  { title: 'before', align: 'right' },
-  { title: 'after', align: 'right' },
+const repairColumns = [
+  ...left('raised', 'type'),
+  ...right('bytes'),
+  ...left('worst output'),
+  ...right('before', 'after'),
 ];
 
 /** An output by name. */
@@ -159,7 +142,7 @@ function repairValue({ kind }: Repair['bound'], { cosine, sqnrDb, failure }: Jud
 }
 
 /** Lines about tensors that were raised, and the outputs. */
-function repairText(repair: Repair | undefined, width: number, paint: Paint): string[] {
+function repairText(repair: Repair | undefined, stream: NodeJS.WriteStream): string[] {
   if (repair === undefined) return [];
   const { bound, steps, outputs, runs } = repair;
   // A row for each tensor; the first of a step says what the step brought.
@@ -178,7 +161,7 @@ function repairText(repair: Repair | undefined, width: number, paint: Paint): st
   const worst = [...outputs].sort((a, b) => (rank(a) < rank(b) ? -1 : 1)).slice(0, mostOutputs);
   return [
     '',
-    ...(rows.length === 0 ? [] : [...table(repairColumns, rows, width, paint), '']),
+    ...spaced(table(repairColumns, rows, stream)),
     `outputs are to have ${wanted} at least: ${raised}, ${countText(runs, 'result')} run`,
     ...worst.map((one) => {
       const { cosine, sqnrDb, failure } = one;

@@ -25,7 +25,7 @@ export function nameText(name: string): string {
 type Style = 'bold' | 'dim' | 'red' | 'green';
 
 /** Colors text. */
-export type Paint = (style: Style, text: string) => string;
+type Paint = (style: Style, text: string) => string;
 
 /** Colors text for a stream, if it should have color. */
 export function painter(stream: NodeJS.WriteStream): Paint {
@@ -36,6 +36,11 @@ export function painter(stream: NodeJS.WriteStream): Paint {
   const isForced = FORCE_COLOR ? FORCE_COLOR !== '0' : stream.isTTY === true && TERM !== 'dumb';
   const hasColor = isForced && !NO_COLOR && !process.argv.includes('--no-color');
   return hasColor ? (style, text) => styleText(style, text, options) : (_, text) => text;
+}
+
+/** Prints the reason why a command failed, on one line. */
+export function complain(text: string): void {
+  process.stderr.write(`${painter(process.stderr)('red', 'scalepoint:')} ${printable(text)}\n`);
 }
 
 /** Characters that are written at once. A text of all lines could be longer than a string can be. */
@@ -140,12 +145,12 @@ export function formatError(error: number): string {
   return error === 0 ? '0' : error.toExponential(1);
 }
 
+/** Columns of text, and columns of numbers. */
+export const left = (...titles: string[]): TableColumn[] => titles.map((title) => ({ title, align: 'left' }));
+export const right = (...titles: string[]): TableColumn[] => titles.map((title) => ({ title, align: 'right' }));
+
 /** Columns of an error, for `errorCells`. */
-export const errorColumns: readonly TableColumn[] = [
-  { title: 'SQNR dB', align: 'right' },
-  { title: 'cosine', align: 'right' },
-  { title: 'max error', align: 'right' },
-];
+export const errorColumns: readonly TableColumn[] = right('SQNR dB', 'cosine', 'max error');
 
 /** SQNR, cosine and largest error of an output or a tensor. */
 export const errorCells = ({ sqnrDb, cosine, maxAbsoluteError }: ComparedTensor['error']): string[] => [
@@ -177,7 +182,10 @@ export function listText(names: readonly string[], most: number): string {
   return names.slice(0, most).map(nameText).join(', ') + more;
 }
 
-export interface TableColumn {
+/** Lines with an empty one behind them, unless there are none. */
+export const spaced = (lines: readonly string[]): string[] => (lines.length === 0 ? [] : [...lines, '']);
+
+interface TableColumn {
   readonly title: string;
   readonly align: 'left' | 'right';
 }
@@ -196,15 +204,16 @@ const leastName = 12;
 const mostColumn = 200;
 
 /**
- * Lines of a table. In a narrow terminal, and in a pipe if it is very long, a text that is too long for the first column gets a line of
+ * Lines of a table; none without rows. In a narrow terminal, and in a pipe if it is very long, a text that is too long for the first column gets a line of
  * its own above the rest of its row.
  */
 export function table(
   columns: readonly TableColumn[],
   rows: readonly TableRow[],
-  width: number,
-  paint: Paint,
+  stream: NodeJS.WriteStream = process.stdout,
 ): string[] {
+  if (rows.length === 0) return [];
+  const paint = painter(stream);
   const widths = columns.map(({ title }, i) =>
     rows.reduce((most, { cells }) => Math.max(most, Math.min(cells[i]?.length ?? 0, mostColumn)), title.length),
   );
@@ -217,7 +226,7 @@ export function table(
     sum([0, ...widths.slice(1)]),
   );
   // Names have lines of their own if the other columns leave no room for them.
-  const room = width - others;
+  const room = terminalColumns(stream) - others;
   widths[0] = Math.min(widths[0] as number, room < leastName ? 0 : room);
 
   const pad = (text: string, i: number) => {

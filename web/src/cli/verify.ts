@@ -18,7 +18,8 @@ import { makeCommand, positionalFiles } from './parse.js';
 import { abortOnSignal, about, effort, peakBytes, printJson, progressLine } from './process.js';
 import { readText } from './side-file.js';
 import { pathBeside } from './sidecars.js';
-import { countText, formatBytes, nameText, painter, printable, printLines } from './text.js';
+import { complain, countText, formatBytes, nameText, painter, printable, printLines } from './text.js';
+import { exampleFile, plainFormats } from './usage.js';
 import { wrongFlag } from './wording.js';
 
 /** An option about a file beside a model, and the flag that names that file. */
@@ -36,9 +37,25 @@ function namedSidecars({ options: { entries } }: FormatInfo): SidecarFlag[] {
 }
 
 /** Reads all of a file and prints its problems. */
-export const verify = makeCommand(
-  () => ({ ...(sidecarFlags() as Readonly<Record<string, CommandFlag<string>>>), ...verifyFlags }),
-  async ({ values, words, positionals }) => {
+export const verify = makeCommand({
+  about: 'read all of a model, find damage',
+  line: () => 'verify FILE',
+  usage: ['verify FILE [options]'],
+  text: () =>
+    'Reads all of a model and reports problems: sizes, offsets or types in the header that do not fit; scales that are NaN or ' +
+    'infinite; padding bits that are set; codes, scales and zero points that do not match; files that an index names and ' +
+    'that are missing; a wrong configuration beside the model. NaN among floats is a note.',
+  flags() {
+    const about = 'the configuration to check; by default the file beside FILE';
+    const named = Object.entries(sidecarFlags()).map(([name, one]): [string, CommandFlag] => [name, { ...one, about }]);
+    return { ...Object.fromEntries(named), ...verifyFlags };
+  },
+  exits: ['no problems', 'problems'],
+  examples: () => [
+    ...plainFormats().map((format) => `verify ${exampleFile(format)}`),
+    "verify . --json | jq '.problems[].text'",
+  ],
+  async carryOut({ values, words, positionals }) {
     const [text] = positionalFiles(positionals, ['FILE'], 'verify');
     const { quiet = false } = values;
     const signal = abortOnSignal('interrupted');
@@ -67,7 +84,7 @@ export const verify = makeCommand(
       signal,
     );
   },
-);
+});
 
 /** An existing file beside a model. */
 interface SidecarFile {
@@ -155,6 +172,6 @@ function showFindings(
     printLines(lines);
   }
   if (problems.length === 0) return 0;
-  process.stderr.write(`${painter(process.stderr)('red', 'scalepoint:')} ${printable(file)}: ${verdict}\n`);
+  complain(`${file}: ${verdict}`);
   return 1;
 }

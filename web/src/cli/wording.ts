@@ -1,66 +1,60 @@
 /** Options and values as a command line writes them, and errors in these words. */
-import { ScalepointError } from '../model.js';
+import { type Rule, ScalepointError } from '../model.js';
 import {
   type Expected,
-  type FormatOption,
+  type Flag,
+  flagWords,
   formats,
   type Hint,
   type OptionProblem,
   type OptionWords,
   orList,
   problemOf,
+  rulesText,
   sayHint,
   sayProblem,
   show,
   type Words,
 } from '../tooling.js';
+import { benchFlags, type CommandFlags, calibrateFlags, compareFlags, evaluateFlags, quantizeFlags } from './flags.js';
 import { UsageError } from './process.js';
 
-/** Flags with other names than the options that they set. Those of all other options are called like them: `--target-size`, `targetSize`. */
-const renamedFlags: Readonly<Record<string, string>> = {
-  targetBitsPerWeight: 'target-bpw',
-  minSqnrDb: 'min-sqnr',
-  overwrite: 'force',
-  repository: 'push',
-  'run.dimensions': 'dim',
-  'run.samples': 'samples',
-};
-
-/** Options of the model functions without a format that have flags. */
-const plainOptions: readonly string[] = ['to', 'targetSize', 'workers', 'minOutput', 'lora', 'data', 'output', 'plan'];
-
-function formatOption(name: string): FormatOption | undefined {
-  return formats.find(({ options }) => Object.hasOwn(options.entries, name))?.options.entries[name];
+/** The flags that set an option: those of formats, or of commands. */
+function flagsFor(option: string): readonly Flag[] {
+  const format = formats.find(({ options }) => Object.hasOwn(options.entries, option));
+  if (format !== undefined) return format.options.entries[option]?.flags ?? [];
+  const all: CommandFlags = { ...benchFlags, ...compareFlags, ...evaluateFlags, ...calibrateFlags, ...quantizeFlags };
+  const camel = (name: string) => name.replace(/-./g, ([, letter = '']) => letter.toUpperCase());
+  return Object.entries(all).flatMap(([name, flag]) =>
+    (flag.option ?? camel(name)) === option ? [{ ...flag, name }] : [],
+  );
 }
 
 /**
  * The words of a command line: `--to int8`.
  * @param given the flags of the line: a message names an option by the flag that set it
- * @param rules the rules of the line, as they were written
+ * @param rules the rules of the line
  */
-export function commandWordsFor(given: Words, rules: readonly string[] = []): OptionWords {
+export function commandWordsFor(given: Words, rules: readonly Rule[] = []): OptionWords {
   /** `--rule "REGEX=int8"` for paths in it. */
   const ruleOf = (path: string) => {
     if (path.startsWith('rules[].')) return "--rule 'REGEX=TYPE'";
-    const [, i] = /^rules\[(\d+)\]/.exec(path) ?? [];
-    return i === undefined || rules[Number(i)] === undefined ? undefined : `--rule ${JSON.stringify(rules[Number(i)])}`;
+    const rule = rules[Number(/^rules\[(\d+)\]/.exec(path)?.[1])];
+    return rule && `--rule ${JSON.stringify(rulesText([rule]).trimEnd())}`;
+  };
+  const flagAt = (path: string): Flag | undefined => {
+    // Paths of rules have words of their own.
+    if (path.startsWith('rules[')) return undefined;
+    const [option = path] = /^(run\.)?\w+/.exec(path) ?? [];
+    const member = path.slice(option.length + 1);
+    const flags = flagsFor(option);
+    return (
+      flags.find((one) => one.member === member) ?? flags.find(({ name }) => given[name] !== undefined) ?? flags[0]
+    );
   };
   const flagOf = (path: string): string | undefined => {
     if (path.startsWith('--')) return path;
-    const [, member] = path.split('.');
-    // Keys of metadata have dots.
-    const [base = path] = /^\w+/.exec(path) ?? [];
-    const isPlain = plainOptions.includes(base);
-    const flags = formatOption(base)?.flags ?? [];
-    const plain =
-      renamedFlags[path] ??
-      renamedFlags[base] ??
-      (isPlain ? base.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`) : undefined);
-    const flag =
-      flags.find((one) => one.member === member && member !== undefined) ??
-      flags.find((one) => given[one.name] !== undefined) ??
-      flags[0];
-    if (plain !== undefined) return `--${plain}`;
+    const flag = flagAt(path);
     const [, key] = /^\w+\["(.*)"\]/.exec(path) ?? [];
     return flag && (key === undefined ? `--${flag.name}` : `--${flag.name} ${key}`);
   };
@@ -73,30 +67,18 @@ export function commandWordsFor(given: Words, rules: readonly string[] = []): Op
       // Rules of the command line have a type alone.
       if (rule !== undefined && path.endsWith('.granularity')) return `in code, the granularity ${text} of ${rule}`;
       if (rule !== undefined) return `${text} in ${rule}`;
-      const info = formatOption(path);
-      // The flags that set the members of an object. The first flag sets the kind; beside others, which imply it, it can be left out.
-      const flags = values.map((value) => {
-        if (info === undefined || typeof value !== 'object' || value === null) return undefined;
-        const members = Object.entries(value);
-        const texts = members.flatMap(([key, member]) => {
-          const flag = info.flags.find((one) => one.member === key);
-          return flag === undefined ? [] : [`--${flag.name} ${member}`];
-        });
-        return texts.length > 0 ? texts.join(' ') : `--${info.flags[0]?.name} ${members[0]?.[1]}`;
+      const flags = flagsFor(path);
+      const said = values.map((value) => {
+        const words = Object.entries(flagWords({ flags }, value));
+        return words.map(([name, word]) => (word === true ? `--${name}` : `--${name} ${word}`)).join(' ');
       });
-      if (flags.every((one) => one !== undefined)) return flags.join(' or ');
-      const switches = values.map((value) =>
-        info?.flags.find((flag) => flag.value === undefined && (flag.means ?? true) === value),
-      );
-      if (switches.every((flag) => flag !== undefined)) return switches.map((flag) => `--${flag.name}`).join(' or ');
+      const isSaid = (value: unknown, i: number) => typeof value === 'object' || !said[i]?.includes(' ');
+      if (flags.length > 0 && values.every(isSaid)) return said.join(' or ');
       return `${flagOf(path) ?? path} ${text}`;
     },
     value: String,
     given: (value) => (value === undefined ? 'nothing' : show(value)),
-    isSwitch: (path) => {
-      const name = flagOf(path)?.slice(2);
-      return formatOption(path)?.flags.some((flag) => flag.name === name && flag.value === undefined) ?? false;
-    },
+    isSwitch: (path) => flagAt(path)?.value === undefined && flagAt(path) !== undefined,
   };
 }
 
@@ -121,7 +103,7 @@ export const wrongFlag = (flag: string, expected: Expected, got?: unknown, hint?
   usageError({ option: `--${flag}`, expected, got, hint });
 
 /** An error of the model functions about an option, as an error of the command line; other errors as they are. */
-export function asUsage(error: unknown, given: Words = {}, rules: readonly string[] = []): unknown {
+export function asUsage(error: unknown, given: Words = {}, rules: readonly Rule[] = []): unknown {
   const message = inFlags(error, commandWordsFor(given, rules));
   return message === undefined ? error : new UsageError(message, { problem: problemOf(error), cause: error });
 }
