@@ -111,7 +111,7 @@ describe('scalepoint', () => {
       ],
       [
         ['plan', 'model.safetensors', '--to', 'q4_0'],
-        /--to: expected a target of safetensors such as int8, .* or mxfp4, a target of GGUF .* or a target of MLC .*, got "Q4_0"/,
+        /--to: expected a target of safetensors such as int8, .* or mxfp4, a target of GGUF .* a target of MLC .* or a target of transformers.js .*, got "Q4_0"/,
       ],
       [['quantize', 'model.safetensors', '--to', 'int8', '--pure'], /--pure: only for GGUF files;/],
       [['quantize', 'model.safetensors', '--to', 'int8', '--plain', '--packed'], /--plain: not together with --packed/],

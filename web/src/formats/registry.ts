@@ -4,7 +4,7 @@ import { gguf } from './gguf/gguf.js';
 import type { GgufReason } from './gguf/reasons.js';
 import { mlc } from './mlc/mlc.js';
 import { npy } from './npy/npy.js';
-import { onnxFolder } from './onnx/folder.js';
+import { transformersFolder } from './onnx/folder.js';
 import { onnx } from './onnx/onnx.js';
 import type { OnnxReason } from './onnx/reasons.js';
 import { pytorch } from './pytorch/pytorch.js';
@@ -15,7 +15,7 @@ import { registerSignature } from './signatures.js';
 /** A reason to keep a tensor that only one format has. */
 export type FormatReason = SafetensorsReason | GgufReason | OnnxReason;
 
-const builtIn = [safetensors, gguf, onnx, npy, pytorch, mlc, onnxFolder] as const;
+const builtIn = [safetensors, gguf, onnx, npy, pytorch, mlc, transformersFolder] as const;
 
 type BuiltIn = (typeof builtIn)[number];
 

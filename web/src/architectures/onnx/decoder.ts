@@ -8,7 +8,7 @@ import { type Config, type Rope, readRope } from '../huggingface/config.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
 import type { Json } from '../huggingface/json.js';
 import { setting } from '../huggingface/rope.js';
-import type { GraphWriter, Value } from './graph.js';
+import type { GraphWriter, ValueName } from './graph.js';
 import { functionNamed, Parts, type Shapes, type Turns } from './parts.js';
 import { type Frequencies, frequenciesOf } from './rope.js';
 
@@ -89,7 +89,7 @@ class DecoderWriter extends Parts {
   readonly #feedForward: number;
   readonly #rotated: number;
   readonly #epsilon: number;
-  readonly #activation: (graph: GraphWriter, x: Value) => Value;
+  readonly #activation: (graph: GraphWriter, x: ValueName) => ValueName;
   /** Factor of the scores of attention. */
   readonly #scale: number;
   readonly #attentionCap: number | undefined;
@@ -140,12 +140,12 @@ class DecoderWriter extends Parts {
     return this.#facts.hasFactors === true ? this.#config.positive(name, 1) : undefined;
   }
 
-  #times(value: Value, factor: number): Value {
+  #times(value: ValueName, factor: number): ValueName {
     return factor === 1 ? value : this.graph.op('Mul', [value, this.graph.float(factor)]);
   }
 
   /** A norm by the root of the mean square, over the last dimension. */
-  #norm(x: Value, name: string, length = this.#hidden): Value {
+  #norm(x: ValueName, name: string, length = this.#hidden): ValueName {
     const { graph } = this;
     const squares = graph.op('Pow', [x, graph.float(2)]);
     const mean = graph.op('ReduceMean', [squares, graph.ints([-1])], { keepdims: 1 });
@@ -156,14 +156,14 @@ class DecoderWriter extends Parts {
   }
 
   /** Bounds values softly: cap tanh(x / cap). */
-  #capped(x: Value, cap: number | undefined): Value {
+  #capped(x: ValueName, cap: number | undefined): ValueName {
     const { graph } = this;
     if (cap === undefined) return x;
     return graph.op('Mul', [graph.op('Tanh', [graph.op('Div', [x, graph.float(cap)])]), graph.float(cap)]);
   }
 
   /** Sines and cosines of all positions: [batch, 1, sequence, pairs]. */
-  #turns({ usual, long, factor }: Frequencies, positions: Value): Turns {
+  #turns({ usual, long, factor }: Frequencies, positions: ValueName): Turns {
     const { graph } = this;
     let angles = graph.floats(usual);
     if (long !== undefined) {
@@ -177,14 +177,14 @@ class DecoderWriter extends Parts {
   }
 
   /** Values of a product as heads: [batch, heads, sequence, head]. */
-  #asHeads(x: Value, heads: number, norm: string): Value {
+  #asHeads(x: ValueName, heads: number, norm: string): ValueName {
     const { headNorms } = this.#facts;
     const normed = headNorms === 'all' && norm !== '' ? this.#norm(x, norm, heads * this.#head) : x;
     const all = this.heads(normed, heads, this.#head);
     return headNorms === 'each' && norm !== '' ? this.#norm(all, norm, this.#head) : all;
   }
 
-  #attention(x: Value, layer: number, turns: Turns | undefined, mask: Value, total: Value): Value {
+  #attention(x: ValueName, layer: number, turns: Turns | undefined, mask: ValueName, total: ValueName): ValueName {
     const { graph } = this;
     const [name, heads, keyHeads, head] = [`model.layers.${layer}.self_attn`, this.#heads, this.#keyHeads, this.#head];
     const sizes = [heads * head, keyHeads * head, keyHeads * head] as const;
@@ -194,13 +194,13 @@ class DecoderWriter extends Parts {
         : (['q', 'k', 'v'] as const).map((one, i) =>
             this.linear(x, `${name}.${one}_proj`, [this.#hidden, sizes[i] as number]),
           )
-    ) as [Value, Value, Value];
+    ) as [ValueName, ValueName, ValueName];
     const [queries, key] = [
       this.#asHeads(q, heads, `${name}.q_norm`),
       this.#asHeads(k, keyHeads, `${name}.k_norm`),
     ].map((one) => (turns === undefined ? one : this.rotated(one, turns, [this.#head, this.#rotated / 2]))) as [
-      Value,
-      Value,
+      ValueName,
+      ValueName,
     ];
     const value = this.#asHeads(v, keyHeads, '');
     // Put the cache in front.
@@ -219,14 +219,14 @@ class DecoderWriter extends Parts {
       const all = graph.op('Concat', [past, now], { axis: 2 });
       graph.output(`present.${layer}.${kind}`, 'F32', ['batch_size', keyHeads, 'total_sequence_length', head], all);
       return all;
-    }) as [Value, Value];
+    }) as [ValueName, ValueName];
     // Heads of queries that share keys lie one below the other in one matrix.
     const isShared = heads !== keyHeads;
-    const grouped = (some: Value, last: Value) =>
+    const grouped = (some: ValueName, last: ValueName) =>
       isShared
         ? graph.op('Reshape', [some, graph.op('Concat', [graph.ints([0, keyHeads, -1]), last], { axis: 0 })])
         : some;
-    const apart = (some: Value, last: Value) =>
+    const apart = (some: ValueName, last: ValueName) =>
       isShared
         ? graph.op('Reshape', [some, graph.op('Concat', [graph.ints([0, heads, -1]), last], { axis: 0 })])
         : some;
@@ -240,19 +240,24 @@ class DecoderWriter extends Parts {
     return this.linear(this.joined(mixed, heads * head), `${name}.o_proj`, [heads * head, this.#hidden]);
   }
 
-  #grow(x: Value, layer: number): Value {
+  #grow(x: ValueName, layer: number): ValueName {
     const { graph } = this;
     const [name, hidden, inner] = [`model.layers.${layer}.mlp`, this.#hidden, this.#feedForward];
     const [gate, up] = (
       this.#facts.isFused === true
         ? graph.split(this.linear(x, `${name}.gate_up_proj`, [hidden, 2 * inner]), [inner, inner])
         : ['gate', 'up'].map((one) => this.linear(x, `${name}.${one}_proj`, [hidden, inner]))
-    ) as [Value, Value];
+    ) as [ValueName, ValueName];
     return this.linear(graph.op('Mul', [this.#activation(graph, gate), up]), `${name}.down_proj`, [inner, hidden]);
   }
 
   /** Adds what a part of a layer makes of the states, with its norms. */
-  #around(x: Value, layer: number, names: readonly [before: string, behind: string], make: (x: Value) => Value): Value {
+  #around(
+    x: ValueName,
+    layer: number,
+    names: readonly [before: string, behind: string],
+    make: (x: ValueName) => ValueName,
+  ): ValueName {
     const { norms } = this.#facts;
     const [before, behind] = names.map((name) => `model.layers.${layer}.${name}`) as [string, string];
     const made = make(norms === 'behind' ? x : this.#norm(x, before));
@@ -280,7 +285,7 @@ class DecoderWriter extends Parts {
     const rows = graph.op('Unsqueeze', [own, graph.ints([1])]);
     const isWord = graph.op('Unsqueeze', [graph.cast(attentionMask, 'BOOL'), graph.ints([1, 2])]);
     const isBefore = graph.op('And', [graph.op('LessOrEqual', [columns, rows]), isWord]);
-    const masks = new Map<number | undefined, Value>();
+    const masks = new Map<number | undefined, ValueName>();
     for (const window of new Set(windows)) {
       const isNear = (size: number) => graph.op('Greater', [columns, graph.op('Sub', [rows, graph.int(size)])]);
       const sees = window === undefined ? isBefore : graph.op('And', [isBefore, isNear(window)]);
@@ -304,7 +309,7 @@ class DecoderWriter extends Parts {
       const window = windows[i];
       graph.scope = `/model/layers.${i}/self_attn`;
       const turns = rotaries[i] ? (window === undefined ? all : near) : undefined;
-      const mask = masks.get(window) as Value;
+      const mask = masks.get(window) as ValueName;
       x = this.#around(x, i, ['input_layernorm', 'post_attention_layernorm'], (states) =>
         this.#attention(states, i, turns, mask, total),
       );

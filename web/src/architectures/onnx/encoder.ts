@@ -6,7 +6,7 @@
 import { show } from '../../core/show.js';
 import { type Config, readRope } from '../huggingface/config.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
-import type { GraphWriter, Value } from './graph.js';
+import type { GraphWriter, ValueName } from './graph.js';
 import { functionNamed, Parts, type Shapes, type Turns } from './parts.js';
 
 const file = 'config.json';
@@ -117,7 +117,7 @@ class EncoderWriter extends Parts {
   readonly #heads: number;
   readonly #feedForward: number;
   readonly #epsilon: number;
-  readonly #activation: (graph: GraphWriter, x: Value) => Value;
+  readonly #activation: (graph: GraphWriter, x: ValueName) => ValueName;
 
   constructor(config: Config, facts: EncoderGraph, shapes: Shapes) {
     super(shapes);
@@ -140,12 +140,12 @@ class EncoderWriter extends Parts {
   }
 
   /** A product whose number of outputs is that of the tensor. */
-  #free(x: Value, name: string, bias?: string): Value {
+  #free(x: ValueName, name: string, bias?: string): ValueName {
     const [outputs = 0, inputs = 0] = this.shapeOf(`${name}.weight`);
     return this.linear(x, name, [inputs, outputs], bias);
   }
 
-  #embed(ids: Value, types: Value | undefined): Value {
+  #embed(ids: ValueName, types: ValueName | undefined): ValueName {
     const { graph } = this;
     const { outside, countsWords } = this.#facts;
     const tableOf = (name: string) =>
@@ -161,7 +161,7 @@ class EncoderWriter extends Parts {
     }
     if (outside.positions !== undefined) {
       const table = tableOf(outside.positions);
-      let rows: Value;
+      let rows: ValueName;
       if (countsWords === true) {
         // Positions of words follow that of the padding.
         const padding = this.#config.whole('pad_token_id', 1, 0);
@@ -181,7 +181,7 @@ class EncoderWriter extends Parts {
   }
 
   /** Sines and cosines of positions from 0. */
-  #turns(theta: number, positions: Value): Turns {
+  #turns(theta: number, positions: ValueName): Turns {
     const { graph } = this;
     const head = this.#hidden / this.#heads;
     const angles = graph.floats(Array.from({ length: head / 2 }, (_, i) => theta ** ((-2 * i) / head)));
@@ -189,7 +189,7 @@ class EncoderWriter extends Parts {
     return { cos: graph.op('Cos', [turned]), sin: graph.op('Sin', [turned]) };
   }
 
-  #attention(x: Value, layer: string, turns: Turns | undefined, mask: Value): Value {
+  #attention(x: ValueName, layer: string, turns: Turns | undefined, mask: ValueName): ValueName {
     const { graph } = this;
     const { attention, output } = this.#facts.layer;
     const [length, head] = [this.#hidden, this.#hidden / this.#heads];
@@ -198,10 +198,10 @@ class EncoderWriter extends Parts {
       attention.length === 1
         ? graph.split(this.linear(x, layer + all, [length, 3 * length]), [length, length, length])
         : attention.map((name) => this.linear(x, layer + name, [length, length]));
-    const [q, k, v] = parts.map((part) => this.heads(part, this.#heads, head)) as [Value, Value, Value];
+    const [q, k, v] = parts.map((part) => this.heads(part, this.#heads, head)) as [ValueName, ValueName, ValueName];
     const [queries, keys] = [q, k].map((one) =>
       turns === undefined ? one : this.rotated(one, turns, [head, head / 2]),
-    ) as [Value, Value];
+    ) as [ValueName, ValueName];
     const turned = graph.op('Transpose', [keys], { perm: [0, 1, 3, 2] });
     const scores = graph.op('MatMul', [graph.op('Mul', [queries, graph.float(head ** -0.5)]), turned]);
     const shares = graph.op('Softmax', [graph.op('Add', [scores, mask])], { axis: -1 });
@@ -209,16 +209,16 @@ class EncoderWriter extends Parts {
     return this.linear(mixed, layer + output, [length, length]);
   }
 
-  #grow(x: Value, layer: string): Value {
+  #grow(x: ValueName, layer: string): ValueName {
     const { graph } = this;
     const { up, down, gate } = this.#facts.layer;
     const [length, inner] = [this.#hidden, this.#feedForward];
     const names: readonly [number, number] = [length, gate === 'half' ? 2 * inner : inner];
     const raised = this.linear(x, layer + up, names);
-    let grown: Value;
+    let grown: ValueName;
     if (gate === undefined) grown = this.#activation(graph, raised);
     else if (gate === 'half') {
-      const [first, second] = graph.split(raised, [inner, inner]) as [Value, Value];
+      const [first, second] = graph.split(raised, [inner, inner]) as [ValueName, ValueName];
       grown = graph.op('Mul', [this.#activation(graph, first), second]);
     } else {
       const opened = this.#activation(graph, this.linear(x, layer + gate.linear, [length, inner]));
@@ -228,12 +228,12 @@ class EncoderWriter extends Parts {
   }
 
   /** The layers. */
-  #layers(embedded: Value, ids: Value, attentionMask: Value): Value {
+  #layers(embedded: ValueName, ids: ValueName, attentionMask: ValueName): ValueName {
     const { graph } = this;
     const config = this.#config;
     const { layer, isPreNorm, rotary, outside } = this.#facts;
     const isWord = graph.op('Unsqueeze', [graph.cast(attentionMask, 'BOOL'), graph.ints([1, 2])]);
-    const masked = (sees: Value) => graph.op('Where', [sees, graph.float(0), graph.float(-10000)]);
+    const masked = (sees: ValueName) => graph.op('Where', [sees, graph.float(0), graph.float(-10000)]);
     const columns = graph.op('Range', [graph.int(0), this.sizeAt(ids, 1), graph.int(1)]);
     const rows = graph.op('Unsqueeze', [columns, graph.ints([1])]);
     let all = masked(isWord);
@@ -252,7 +252,7 @@ class EncoderWriter extends Parts {
       const byHead = graph.op('Unsqueeze', [graph.op('Transpose', [biases], { perm: [2, 0, 1] }), graph.ints([0])]);
       all = graph.op('Add', [all, byHead]);
     }
-    let [turns, localTurns, local] = [undefined, undefined, all] as [Turns | undefined, Turns | undefined, Value];
+    let [turns, localTurns, local] = [undefined, undefined, all] as [Turns | undefined, Turns | undefined, ValueName];
     let isGlobal = (_layer: number) => true;
     if (rotary === 'nomic') turns = this.#turns(config.positive('rotary_emb_base', 10000), columns);
     if (rotary === 'modernbert') {
@@ -273,9 +273,9 @@ class EncoderWriter extends Parts {
     for (let i = 0; i < count; i++) {
       const name = `${this.#prefix}${layer.prefix}${i}.`;
       graph.scope = `/layers.${i}`;
-      const norm = (states: Value, which: 0 | 1) =>
+      const norm = (states: ValueName, which: 0 | 1) =>
         this.layerNorm(states, name + layer.norms[which], this.#hidden, this.#epsilon);
-      const attend = (states: Value) =>
+      const attend = (states: ValueName) =>
         this.#attention(states, name, isGlobal(i) ? turns : localTurns, isGlobal(i) ? all : local);
       if (isPreNorm === true) {
         // The norm of the embedding stands in for that of the first layer.
@@ -293,7 +293,7 @@ class EncoderWriter extends Parts {
       : this.layerNorm(x, this.#prefix + outside.finalNorm, this.#hidden, this.#epsilon);
   }
 
-  #head(states: Value, steps: readonly HeadStep[], attentionMask: Value): Value {
+  #head(states: ValueName, steps: readonly HeadStep[], attentionMask: ValueName): ValueName {
     const { graph } = this;
     const words = `${this.#prefix}${this.#facts.outside.words}`;
     let x = states;
@@ -347,8 +347,8 @@ class EncoderWriter extends Parts {
     else if (kind === 'text') graph.output('logits', 'F32', ['batch_size', 'labels'], logits);
     else {
       const [start, stop] = graph.split(logits, [1, 1]).map((one) => graph.op('Squeeze', [one, graph.ints([-1])])) as [
-        Value,
-        Value,
+        ValueName,
+        ValueName,
       ];
       graph.output('start_logits', 'F32', batch, start);
       graph.output('end_logits', 'F32', batch, stop);

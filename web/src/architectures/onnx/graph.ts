@@ -17,7 +17,7 @@ import {
 import { graphField, modelField, onnxTypeNumber, tensorField } from '../../formats/onnx/file/proto.js';
 
 /** Name of a value of the graph. */
-export type Value = string;
+export type ValueName = string;
 
 /** Dimensions of an input or output. Those without a fixed size have names. */
 type Dimensions = readonly (number | string)[];
@@ -33,19 +33,19 @@ export class GraphWriter {
   readonly #tensors: MessagePiece[] = [];
   readonly #values: MessagePiece[] = [];
   readonly #names = new Map<string, number>();
-  readonly #constants = new Map<string, Value>();
+  readonly #constants = new Map<string, ValueName>();
   readonly #weights = new Map<string, readonly number[]>();
   /** Beginning of the names of nodes, such as `/model/layers.0`. */
   scope = '';
 
   /** Adds an input. */
-  input(name: string, type: string, dimensions: Dimensions): Value {
+  input(name: string, type: string, dimensions: Dimensions): ValueName {
     this.#values.push(...piecesField(graphField.input, valuePieces(name, typeNumber(type), dimensions)));
     return name;
   }
 
   /** Adds an output: a value under a name of its own. */
-  output(name: string, type: string, dimensions: Dimensions, value: Value): void {
+  output(name: string, type: string, dimensions: Dimensions, value: ValueName): void {
     this.#add('Identity', [value], [name]);
     this.#values.push(...piecesField(graphField.output, valuePieces(name, typeNumber(type), dimensions)));
   }
@@ -57,51 +57,51 @@ export class GraphWriter {
     return count === 0 ? wanted : `${wanted}_${count}`;
   }
 
-  #add(opType: string, inputs: readonly Value[], outputs: readonly Value[], attributes: Attributes = {}): void {
+  #add(opType: string, inputs: readonly ValueName[], outputs: readonly ValueName[], attributes: Attributes = {}): void {
     const name = outputs.length === 1 && outputs[0]?.startsWith('/') ? (outputs[0] as string) : this.#fresh(opType);
     this.#nodes.push(...nodePieces({ opType, name, inputs, outputs, attributes }, graphField.node));
   }
 
   /** Adds a node of ai.onnx with one output. */
-  op(opType: string, inputs: readonly Value[], attributes: Attributes = {}): Value {
+  op(opType: string, inputs: readonly ValueName[], attributes: Attributes = {}): ValueName {
     const output = this.#fresh(opType);
     this.#add(opType, inputs, [output], attributes);
     return output;
   }
 
   /** Cuts a value into parts of these sizes along its last axis. */
-  split(value: Value, sizes: readonly number[]): readonly Value[] {
+  split(value: ValueName, sizes: readonly number[]): readonly ValueName[] {
     const outputs = sizes.map(() => this.#fresh('Split'));
     this.#add('Split', [value, this.ints(sizes)], outputs, { axis: -1 });
     return outputs;
   }
 
-  cast(value: Value, type: string): Value {
+  cast(value: ValueName, type: string): ValueName {
     return this.op('Cast', [value], { to: typeNumber(type) });
   }
 
   /** A vector of int64. Equal ones are one constant. */
-  ints(values: readonly Int64[]): Value {
+  ints(values: readonly Int64[]): ValueName {
     return this.#constant(`ints ${values}`, 'I64', [values.length], int64Piece(values));
   }
 
   /** An int64 without dimensions. */
-  int(value: Int64): Value {
+  int(value: Int64): ValueName {
     return this.#constant(`int ${value}`, 'I64', [], int64Piece([value]));
   }
 
   /** A float32 without dimensions. */
-  float(value: number): Value {
+  float(value: number): ValueName {
     return this.floats([value], []);
   }
 
   /** A constant of float32. */
-  floats(values: readonly number[], shape: readonly number[] = [values.length]): Value {
+  floats(values: readonly number[], shape: readonly number[] = [values.length]): ValueName {
     const bytes = new Uint8Array(Float32Array.from(values).buffer);
     return this.#constant(`floats ${shape} of ${values}`, 'F32', shape, { bytes });
   }
 
-  #constant(key: string, type: string, shape: readonly number[], data: MessagePiece): Value {
+  #constant(key: string, type: string, shape: readonly number[], data: MessagePiece): ValueName {
     const known = this.#constants.get(key);
     if (known !== undefined) return known;
     const name = `constant_${this.#constants.size}`;
@@ -113,7 +113,7 @@ export class GraphWriter {
   }
 
   /** A weight of the folder as float32. */
-  weight(name: string, shape: readonly number[]): Value {
+  weight(name: string, shape: readonly number[]): ValueName {
     if (this.#weights.has(name)) return name;
     this.#weights.set(name, shape);
     // The place of the elements is not read. A result writes them anew.

@@ -1,13 +1,13 @@
 /** Parts of graphs that decoders and encoders share. */
 import { show } from '../../core/show.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
-import { GraphWriter, type Value } from './graph.js';
+import { GraphWriter, type ValueName } from './graph.js';
 
 /** The tensors of a folder: their shapes by name. */
 export type Shapes = ReadonlyMap<string, readonly number[]>;
 
 /** Formulas of functions that config.json names, by their names. */
-const functions: Readonly<Record<string, (graph: GraphWriter, x: Value) => Value>> = {
+const functions: Readonly<Record<string, (graph: GraphWriter, x: ValueName) => ValueName>> = {
   silu: (graph, x) => graph.op('Mul', [x, graph.op('Sigmoid', [x])]),
   relu: (graph, x) => graph.op('Relu', [x]),
   tanh: (graph, x) => graph.op('Tanh', [x]),
@@ -25,7 +25,7 @@ const functions: Readonly<Record<string, (graph: GraphWriter, x: Value) => Value
 const otherNames: Readonly<Record<string, string>> = { swish: 'silu', gelu_new: 'gelu_pytorch_tanh' };
 
 /** A function of elements, by its name in config.json. */
-export function functionNamed(name: unknown, key = 'hidden_act'): (graph: GraphWriter, x: Value) => Value {
+export function functionNamed(name: unknown, key = 'hidden_act'): (graph: GraphWriter, x: ValueName) => ValueName {
   const own = otherNames[name as string] ?? (name as string);
   const found = Object.hasOwn(functions, own) ? functions[own] : undefined;
   return found ?? unsupported('config.json', `${key} is ${show(name)}; it can be ${Object.keys(functions).join(', ')}`);
@@ -50,7 +50,7 @@ export class Parts {
   }
 
   /** A product with a weight, which has a row for each output, and perhaps a bias. @param bias its name, if it is not that of the weight */
-  linear(x: Value, name: string, [inputs, outputs]: readonly [number, number], bias = `${name}.bias`): Value {
+  linear(x: ValueName, name: string, [inputs, outputs]: readonly [number, number], bias = `${name}.bias`): ValueName {
     const { graph } = this;
     const weight = graph.op('Transpose', [graph.weight(`${name}.weight`, [outputs, inputs])], { perm: [1, 0] });
     const product = graph.op('MatMul', [x, weight]);
@@ -58,7 +58,7 @@ export class Parts {
   }
 
   /** A norm by mean and variance over the last dimension, whose bias may be missing. */
-  layerNorm(x: Value, name: string, length: number, epsilon: number): Value {
+  layerNorm(x: ValueName, name: string, length: number, epsilon: number): ValueName {
     // Old checkpoints call weights gamma and biases beta.
     const [scale = '', shift] = [
       ['weight', 'gamma'],
@@ -70,29 +70,29 @@ export class Parts {
   }
 
   /** Values as heads: [batch, heads, sequence, head]. */
-  heads(x: Value, heads: number, head: number): Value {
+  heads(x: ValueName, heads: number, head: number): ValueName {
     const split = this.graph.op('Reshape', [x, this.graph.ints([0, 0, heads, head])]);
     return this.graph.op('Transpose', [split], { perm: [0, 2, 1, 3] });
   }
 
   /** Heads side by side again: [batch, sequence, heads * head]. */
-  joined(x: Value, length: number): Value {
+  joined(x: ValueName, length: number): ValueName {
     const rows = this.graph.op('Transpose', [x], { perm: [0, 2, 1, 3] });
     return this.graph.op('Reshape', [rows, this.graph.ints([0, 0, length])]);
   }
 
   /** Turns the first elements of each head, by sines and cosines of half as many angles: element i with element i + n/2. */
-  rotated(x: Value, { cos, sin }: Turns, [head, half]: readonly [head: number, half: number]): Value {
+  rotated(x: ValueName, { cos, sin }: Turns, [head, half]: readonly [head: number, half: number]): ValueName {
     const { graph } = this;
     const rest = head - 2 * half;
-    const [a, b, ...others] = graph.split(x, [half, half, ...(rest > 0 ? [rest] : [])]) as [Value, Value];
+    const [a, b, ...others] = graph.split(x, [half, half, ...(rest > 0 ? [rest] : [])]) as [ValueName, ValueName];
     const first = graph.op('Sub', [graph.op('Mul', [a, cos]), graph.op('Mul', [b, sin])]);
     const second = graph.op('Add', [graph.op('Mul', [b, cos]), graph.op('Mul', [a, sin])]);
     return graph.op('Concat', [first, second, ...others], { axis: -1 });
   }
 
   /** A size of a value, without dimensions. */
-  sizeAt(value: Value, axis: number): Value {
+  sizeAt(value: ValueName, axis: number): ValueName {
     const { graph } = this;
     const size = graph.op('Shape', [value], { start: axis, end: axis + 1 });
     return graph.op('Squeeze', [size, graph.ints([0])]);
@@ -101,6 +101,6 @@ export class Parts {
 
 /** Sines and cosines by position and pair. */
 export interface Turns {
-  readonly cos: Value;
-  readonly sin: Value;
+  readonly cos: ValueName;
+  readonly sin: ValueName;
 }

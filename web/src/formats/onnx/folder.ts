@@ -5,7 +5,7 @@ import { type OnnxOptions, options } from './options.js';
 import { onnxFolderSignature } from './signature.js';
 import { folderFacts, folderTargets, type OnnxFolderTarget, onnxTargets } from './targets.js';
 
-export const onnxFolder: Format<'onnx-folder', OnnxFolderTarget, 'onnx-folder', OnnxOptions> = {
+export const transformersFolder: Format<'onnx-folder', OnnxFolderTarget, 'onnx-folder', OnnxOptions> = {
   ...onnxFolderSignature,
   result: 'onnx-folder',
   about: '',
