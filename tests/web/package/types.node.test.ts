@@ -111,7 +111,7 @@ it.each(['5.4', '5.9'])('editors offer all types and show readable ones in TypeS
   expect(targets?.split(' ')).toEqual(expect.arrayContaining([...names, 'auto']));
   expect(options?.split(' ')).toEqual(expect.arrayContaining(['search', 'importance', 'shardSize', 'pure', 'config']));
   expect(withoutDoc.join('')).toBe('');
-  const described = new Set(to?.split(/[^\w-]+/));
+  const described = new Set(to?.split(/[^\w:-]+/));
   expect(names.filter((name) => !described.has(name))).toEqual([]);
   expect(hovers.join('\n')).not.toMatch(/ReturnType|Fresh|slice/);
   expect(hovers[1]).toContain(version === '5.4' ? '): Float32Array' : '): Float32Array<ArrayBuffer>');

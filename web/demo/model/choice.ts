@@ -47,11 +47,11 @@ export const targetLabel = ({ name, about }: FormatInfo['targets'][number]): str
   about === undefined ? name : `${name}: ${about}`;
 
 /** The formats of a model and of its results. */
-export type ModelFormats = Pick<ModelFile, 'format' | 'other' | 'folder'>;
+export type ModelFormats = Pick<ModelFile, 'format' | 'other' | 'folders'>;
 
 /** Formats that a model can become, its own first. */
-export function formatsOf({ format, other, folder }: ModelFormats): readonly ModelFormat[] {
-  return [format, ...(other === undefined ? [] : [other]), ...(folder === undefined ? [] : [folder])];
+export function formatsOf({ format, other, folders = [] }: ModelFormats): readonly ModelFormat[] {
+  return [format, ...(other === undefined ? [] : [other]), ...folders];
 }
 
 /** Format of the target: the model's own, or one that it can be converted to. */

@@ -14,17 +14,18 @@ const pickerOf = () => (globalThis as { showDirectoryPicker?: FolderPicker }).sh
 /** True if the browser can write folders. */
 export const writesFolders = () => pickerOf() !== undefined;
 
-/** The model, with the format of folders that it can be converted to. Few models can, so it tries to plan one. */
-export async function withFolder(model: ModelFile): Promise<ModelFile> {
+/** The model, with the formats of folders that it can be converted to. Few models can, so it tries to plan one of each. */
+export async function withFolders(model: ModelFile): Promise<ModelFile> {
   if (!writesFolders()) return model;
+  const folders: ModelFormat[] = [];
   for (const { from, result } of converters()) {
     const { isFolder, targets } = infoOf(result as ModelFormat);
     const to = targets[0]?.name as ModelTarget | undefined;
     if (!isFolder || to === undefined || !from.includes(model.format)) continue;
     const plan = await planModel([...model.files], { to }).catch(() => undefined);
-    if (plan !== undefined) return { ...model, folder: result as ModelFormat };
+    if (plan !== undefined) folders.push(result as ModelFormat);
   }
-  return model;
+  return folders.length === 0 ? model : { ...model, folders };
 }
 
 /**

@@ -30,7 +30,7 @@ import {
   withSize,
 } from './choice.js';
 import { explain, isAboutCodes } from './explain.js';
-import { withFolder } from './folders.js';
+import { withFolders } from './folders.js';
 import { planKind } from './kinds.js';
 import { firstLook, kindLabel, type Look } from './look.js';
 import { errorsKey, Measurer } from './measure.js';
@@ -92,7 +92,7 @@ export class ModelSession {
   async #read(files: readonly File[]): Promise<MeasuredModel | readonly ModelFile[] | PageProblem> {
     try {
       const found = await openModelFiles(files);
-      return found === undefined ? await whyNot(files) : await this.#opened(await withFolder(found));
+      return found === undefined ? await whyNot(files) : await this.#opened(await withFolders(found));
     } catch (error) {
       const several = error instanceof FileError ? await openEach(files) : undefined;
       if (several === undefined) throw error;

@@ -10,8 +10,8 @@ export interface ModelFile {
   readonly format: ModelFormat;
   /** The other format that it can be converted to, if there is one. */
   readonly other?: ModelFormat;
-  /** Folder format that the model can be converted to, in browsers that write folders. */
-  readonly folder?: ModelFormat;
+  /** Formats of folders that the model can be converted to, in browsers that write folders. */
+  readonly folders?: readonly ModelFormat[];
   /** One file, or an index and all of its shards, or a model and its data. */
   readonly files: readonly File[];
   readonly tensors: readonly ModelTensor[];

@@ -37,6 +37,8 @@ export interface PlanOptions extends FormatOptions, SizeOptions {
    *   folder.
    * - ONNX: q8, q8-blocks, q4, q4f16, q2, q2f16, bnb4, fp16, int8, uint8, int8-static, int8-weights, uint8-weights, int4-weights.
    * - WebLLM: mlc-q4f16_1, mlc-q4f32_1.
+   * - transformers.js, from folders of decoders and encoders: onnx:fp32, onnx:fp16, onnx:q8, onnx:int8, onnx:uint8, onnx:q4, onnx:q4f16,
+   *   onnx:bnb4, onnx:q8-blocks.
    * - copy, which leaves every tensor as it is, for splitting or joining models or editing metadata.
    * - auto with a size, which chooses the types: for GGUF the file type of most weights, int4 for safetensors, q4 for ONNX.
    */

@@ -1,6 +1,9 @@
 // Decoders for transformers.js: graphs of tiny models, run by onnxruntime, beside a forward pass in float64 that knows Hugging Face's
 // definitions only.
-import { quantizeModel } from 'scalepoint/model';
+import { mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { planModel, quantizeModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import { furthest, largest } from '../../support/decoder-tables.js';
 import { type Decoder, decoderLogits } from '../../support/forward.js';
@@ -281,4 +284,54 @@ describe('a folder of bfloat16', () => {
     expectBytes(direct.files.get(file)!, await expected.bytes(), file);
     expect(direct.result.report.totals.quantized).toBe(expected.report.totals.quantized);
   });
+});
+
+it('puts large weights into files that arrays of a browser hold', async () => {
+  // Two tables of 1.6 GB and four layers of 0.6 GB in float32, none of which is read.
+  const sizes = { hidden_size: 4096, intermediate_size: 8192, num_attention_heads: 32, num_key_value_heads: 8 };
+  const config = { ...decoderConfig('LlamaForCausalLM', sizes), vocab_size: 100_000, num_hidden_layers: 4 };
+  const shapes: Record<string, readonly number[]> = {
+    'model.embed_tokens.weight': [100_000, 4096],
+    'lm_head.weight': [100_000, 4096],
+    'model.norm.weight': [4096],
+  };
+  for (let i = 0; i < 4; i++) {
+    const name = `model.layers.${i}.`;
+    for (const norm of ['input', 'post_attention']) shapes[`${name}${norm}_layernorm.weight`] = [4096];
+    for (const one of ['q', 'o']) shapes[`${name}self_attn.${one}_proj.weight`] = [4096, 4096];
+    for (const one of ['k', 'v']) shapes[`${name}self_attn.${one}_proj.weight`] = [1024, 4096];
+    for (const one of ['gate', 'up']) shapes[`${name}mlp.${one}_proj.weight`] = [8192, 4096];
+    shapes[`${name}mlp.down_proj.weight`] = [4096, 8192];
+  }
+  const place = mkdtempSync(join(tmpdir(), 'scalepoint-large-'));
+  try {
+    let at = 0;
+    const header: Record<string, unknown> = {};
+    for (const [name, shape] of Object.entries(shapes)) {
+      const bytes = 2 * shape.reduce((a, b) => a * b, 1);
+      header[name] = { dtype: 'BF16', shape, data_offsets: [at, at + bytes] };
+      at += bytes;
+    }
+    const text = Buffer.from(JSON.stringify(header));
+    const length = Buffer.alloc(8);
+    length.writeBigUInt64LE(BigInt(text.length));
+    const file = join(place, 'model.safetensors');
+    writeFileSync(file, Buffer.concat([length, text]));
+    // The rest is a hole.
+    truncateSync(file, 8 + text.length + at);
+    writeFileSync(join(place, 'config.json'), JSON.stringify(config));
+    writeFileSync(join(place, 'tokenizer.json'), JSON.stringify(plainTokenizer()));
+    const { files, totals } = await planModel(file, { to: 'onnx:fp32' });
+    const data = files.filter(({ name }) => name.includes('_data'));
+    expect(data.map(({ name }) => name.split('/').at(-1))).toEqual(
+      ['', '_1', '_2', '_3'].slice(0, data.length).map((end) => `model.onnx_data${end}`),
+    );
+    expect(data.length).toBeGreaterThan(2);
+    for (const { bytes } of data) expect(bytes).toBeLessThanOrEqual(1.9e9);
+    expect(totals.bytesAfter).toBe(files.reduce((sum, { bytes }) => sum + bytes, 0));
+    const { files: small } = await planModel(file, { to: 'onnx:q4' });
+    expect(small.some(({ name }) => name.includes('_data'))).toBe(false);
+  } finally {
+    rmSync(place, { recursive: true });
+  }
 });

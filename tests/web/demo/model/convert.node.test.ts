@@ -55,7 +55,7 @@ describe('the page for model files', () => {
       await page.$$eval('#model-target optgroup', (groups) =>
         groups.map((group) => (group as HTMLOptGroupElement).label),
       ),
-    ).toEqual(['safetensors', 'GGUF']);
+    ).toEqual(['safetensors', 'GGUF', 'transformers.js']);
     expect(await page.inputValue('#model-target')).toBe('Q4_K_M');
     const { name, bytes } = await save();
     expect(name).toBe('model.Q4_K_M.gguf');

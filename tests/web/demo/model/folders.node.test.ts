@@ -1,11 +1,12 @@
 // Results that are folders, on the page for models.
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
-import { planModel } from '../../../../web/src/model.js';
-import { safetensors, weights } from '../../support/models.js';
+import { planModel, quantizeModel } from '../../../../web/src/model.js';
+import { expectBytes, safetensors, weights } from '../../support/models.js';
 import { putSmol } from '../../support/smol.js';
+import { decoderConfig, decoderWeights, plainTokenizer } from '../../support/tiny-huggingface.js';
 import { startSite } from '../site.js';
 
 const site = startSite();
@@ -66,6 +67,56 @@ it('writes a model for WebLLM into a new folder of the one that the visitor choo
   const { files: saved, marks: left } = await written();
   expect(saved.sort()).toEqual(names.sort());
   expect(left).toEqual([]);
+});
+
+it('writes a folder for transformers.js with what lies in its own folder', async () => {
+  const page = await site.open('model/', {}, async (page) => {
+    await page.addInitScript(() => {
+      Object.assign(globalThis, {
+        showDirectoryPicker: async () =>
+          (await navigator.storage.getDirectory()).getDirectoryHandle('place', { create: true }),
+      });
+    });
+  });
+  const source = join(folder, 'tiny');
+  mkdirSync(source);
+  const tensors = [...decoderWeights()].map(
+    ([name, { shape, values }]) => [name, { dtype: 'F32', shape, data: values }] as const,
+  );
+  writeFileSync(join(source, 'model.safetensors'), safetensors(Object.fromEntries(tensors)));
+  writeFileSync(join(source, 'config.json'), JSON.stringify(decoderConfig('LlamaForCausalLM')));
+  writeFileSync(join(source, 'tokenizer.json'), JSON.stringify(plainTokenizer()));
+  const files = ['model.safetensors', 'config.json', 'tokenizer.json'].map((name) => join(source, name));
+  await page.setInputFiles('#file', files);
+  await page.click('.settings > summary');
+  await page.selectOption('#model-target', 'onnx:q4');
+  await expect.poll(() => page.textContent('#model-command')).toContain('--to onnx:q4');
+  await page.click('#model-run');
+  await expect.poll(() => page.textContent('#model-status')).toContain('Saved model-q4-ONNX');
+  const saved = await page.evaluate(async () => {
+    const place = await (await navigator.storage.getDirectory()).getDirectoryHandle('place');
+    const found: Record<string, number[]> = {};
+    const walk = async (within: FileSystemDirectoryHandle, path: string): Promise<void> => {
+      const all = within as unknown as { entries(): AsyncIterable<[string, FileSystemHandle]> };
+      for await (const [name, handle] of all.entries()) {
+        if (handle.kind === 'directory') await walk(handle as FileSystemDirectoryHandle, `${path}${name}/`);
+        else {
+          const file = await (handle as FileSystemFileHandle).getFile();
+          found[path + name] = [...new Uint8Array(await file.arrayBuffer())];
+        }
+      }
+    };
+    await walk(place, '');
+    return found;
+  });
+  const output = join(folder, 'made');
+  await quantizeModel(files[0]!, { to: 'onnx:q4', output });
+  const names = ['config.json', 'onnx/model_q4.onnx', 'tokenizer.json'];
+  expect(Object.keys(saved).sort()).toEqual(names.map((name) => `model-q4-ONNX/${name}`));
+  for (const name of names) {
+    const bytes = Uint8Array.from(saved[`model-q4-ONNX/${name}`]!);
+    expectBytes(bytes, new Uint8Array(readFileSync(join(output, name))), name);
+  }
 });
 
 it('removes what a save that was cut off left in the chosen folder, and nothing else', async () => {

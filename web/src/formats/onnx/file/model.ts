@@ -35,6 +35,8 @@ export interface OnnxModel extends OpenModel {
   readonly source: ByteSource;
   /** In the order of `tensors`. */
   readonly weights: readonly Weight[];
+  /** Most bytes of a file with data of a result, which then has several. @defaultValue one file of any size */
+  readonly mostData?: number;
 }
 
 /** Types of constants that may be weights. */
@@ -128,6 +130,8 @@ export async function openMade(
     tensors: weights.map((weight) => weight.source),
     metadata: {},
     fileBeside: async (name) => folder.fileBeside?.(name),
+    // transformers.js reads each file into one array, which has less than 2 GiB in browsers.
+    mostData: 1.9e9,
     proto,
     skeleton,
     source,

@@ -2,7 +2,7 @@
 import type { CastForm } from '../../codecs/cast.js';
 import type { Form } from '../../codecs/codec.js';
 import type { Field, Int64 } from '../../files/protobuf.js';
-import type { FilePlan, OutputFile, PartsOf, PlannedTensor, Segment, SourceTensor } from '../../format.js';
+import type { FilePlan, PartsOf, PlannedTensor, Segment, SourceTensor } from '../../format.js';
 import { keptTensor, plainTensor } from '../../tensors.js';
 import type { Decisions } from '../decide/decide.js';
 import {
@@ -53,6 +53,14 @@ export const dataSuffix = '_data';
 /** Smallest external data in bytes, as in onnx (onnx/external_data_helper.py at f754691). */
 const smallestExternal = 1024;
 
+/** A file beside the model with data of its weights. */
+interface DataChunk {
+  /** Behind the name of the first one. */
+  readonly ending: string;
+  readonly segments: Extract<Segment, { readonly tensor: number }>[];
+  size: number;
+}
+
 const float32Form: CastForm = { codec: 'cast', to: 'F32' };
 
 export class Builder {
@@ -68,10 +76,9 @@ export class Builder {
   readonly #tensors: (PlannedTensor | undefined)[];
   readonly #more: PlannedTensor[] = [];
   readonly #opsets: ReadonlyMap<Scope, Map<string, number>>;
-  /** Name of the file beside the model for weights, its parts, and its size. */
+  /** Name of the first file beside the model for weights. */
   readonly #dataFile: string | undefined;
-  readonly #data: Extract<Segment, { readonly tensor: number }>[] = [];
-  #dataSize = 0;
+  readonly #chunks: DataChunk[] = [];
   /** True once an input of the graph was removed with its initializer. */
   #hasDropped = false;
   readonly #spelled = new Set<number>();
@@ -157,10 +164,17 @@ export class Builder {
     // Align large tensors to pages, so that they can be mapped into memory.
     const { tensor, role, size } = data;
     const unit = size >= 1 << 20 ? 4096 : 64;
-    const offset = Math.ceil(this.#dataSize / unit) * unit;
-    this.#data.push({ at: offset, tensor, role });
-    this.#dataSize = offset + size;
-    return { location: this.#dataFile, offset, length: size };
+    const { mostData = Number.POSITIVE_INFINITY } = this.model;
+    let chunk = this.#chunks.at(-1);
+    if (chunk === undefined || Math.ceil(chunk.size / unit) * unit + size > mostData) {
+      const count = this.#chunks.length;
+      chunk = { ending: count === 0 ? '' : `_${count}`, segments: [], size: 0 };
+      this.#chunks.push(chunk);
+    }
+    const offset = Math.ceil(chunk.size / unit) * unit;
+    chunk.segments.push({ at: offset, tensor, role });
+    chunk.size = offset + size;
+    return { location: this.#dataFile + chunk.ending, offset, length: size };
   }
 
   /** A part of a converted tensor as a tensor of the result. */
@@ -405,10 +419,10 @@ export class Builder {
       ...this.#more,
     ];
     const pieces = this.edits.apply(this.model, 0, this.model.source.size);
-    const files = [layOutModel(this.model, pieces, tensors, new Set(this.#data.map(({ tensor }) => tensor)))];
-    // The data file is omitted if empty: all tensors may be small, or in branches.
-    const beside: OutputFile = { suffix: dataSuffix, size: this.#dataSize, segments: this.#data };
-    if (this.#data.length > 0) files.push(beside);
+    const outside = this.#chunks.flatMap(({ segments }) => segments.map(({ tensor }) => tensor));
+    const files = [layOutModel(this.model, pieces, tensors, new Set(outside))];
+    // There may be no data file: all tensors may be small, or in branches.
+    for (const { ending, size, segments } of this.#chunks) files.push({ suffix: dataSuffix + ending, size, segments });
     return { format: 'onnx', files, tensors, notes: [], sidecars: [] };
   }
 }
