@@ -25,9 +25,6 @@ type Dimensions = readonly (number | string)[];
 /** Versions that all runtimes of transformers.js 3 and 4 load. */
 const [opset, irVersion] = [21, 10];
 
-/** Number of ONNX for a type, in the spelling of safetensors. */
-export const typeNumber = onnxTypeNumber;
-
 export class GraphWriter {
   readonly #nodes: MessagePiece[] = [];
   readonly #tensors: MessagePiece[] = [];
@@ -40,14 +37,14 @@ export class GraphWriter {
 
   /** Adds an input. */
   input(name: string, type: string, dimensions: Dimensions): ValueName {
-    this.#values.push(...piecesField(graphField.input, valuePieces(name, typeNumber(type), dimensions)));
+    this.#values.push(...piecesField(graphField.input, valuePieces(name, onnxTypeNumber(type), dimensions)));
     return name;
   }
 
   /** Adds an output: a value under a name of its own. */
   output(name: string, type: string, dimensions: Dimensions, value: ValueName): void {
     this.#add('Identity', [value], [name]);
-    this.#values.push(...piecesField(graphField.output, valuePieces(name, typeNumber(type), dimensions)));
+    this.#values.push(...piecesField(graphField.output, valuePieces(name, onnxTypeNumber(type), dimensions)));
   }
 
   #fresh(opType: string): string {
@@ -77,7 +74,7 @@ export class GraphWriter {
   }
 
   cast(value: ValueName, type: string): ValueName {
-    return this.op('Cast', [value], { to: typeNumber(type) });
+    return this.op('Cast', [value], { to: onnxTypeNumber(type) });
   }
 
   /** A vector of int64. Equal ones are one constant. */
@@ -107,7 +104,7 @@ export class GraphWriter {
     const name = `constant_${this.#constants.size}`;
     this.#constants.set(key, name);
     this.#tensors.push(
-      ...piecesField(graphField.initializer, tensorPieces({ name, type: typeNumber(type), shape, data })),
+      ...piecesField(graphField.initializer, tensorPieces({ name, type: onnxTypeNumber(type), shape, data })),
     );
     return name;
   }
@@ -119,7 +116,7 @@ export class GraphWriter {
     // The place of the elements is not read. A result writes them anew.
     const head = [
       ...shape.flatMap((size) => [...integerField(tensorField.dims, size)]),
-      ...integerField(tensorField.type, typeNumber('F32')),
+      ...integerField(tensorField.type, onnxTypeNumber('F32')),
       ...textField(tensorField.name, name),
     ];
     const pieces = [bytesPiece(head), ...externalPieces({ location: 'weights', offset: 0, length: 0 })];
