@@ -1,7 +1,7 @@
 // Serves the built page to this machine alone: sirv with the headers of a careful host. Written by hand are those headers, the search for
 // a free port, and the refusal of symbolic links that lead out of the folder, which sirv follows.
 
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { realpath } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { join, sep } from 'node:path';
@@ -10,14 +10,18 @@ import { join, sep } from 'node:path';
 const portsToTry = 50;
 
 /**
- * The Content-Security-Policy in the head of a page, plus frame-ancestors, which browsers accept in an HTTP header only.
+ * The Content-Security-Policy in the head of a page, plus frame-ancestors, which browsers accept in an HTTP header only. Workers have the policy
+ * of the answer with their script, so that files other than pages have that of the page that reaches other servers, if there is one.
  * @param {string} folder with an index.html
+ * @param {string} path below it
  */
-function policyOf(folder) {
-  const page = readFileSync(join(folder, 'index.html'), 'utf8');
+function policyOf(folder, path) {
+  const wanted = [path.endsWith('.html') ? path : 'model/index.html', 'index.html'];
+  const name = /** @type {string} */ (wanted.find((one) => existsSync(join(folder, one))));
+  const page = readFileSync(join(folder, name), 'utf8');
   const tag = /<meta\b[^>]*http-equiv="?Content-Security-Policy"?[^>]*>/i.exec(page)?.[0] ?? '';
   const policy = /\bcontent="([^"]*)"/.exec(tag)?.[1];
-  if (policy === undefined) throw new Error(`${join(folder, 'index.html')} sets no Content-Security-Policy`);
+  if (policy === undefined) throw new Error(`${join(folder, name)} sets no Content-Security-Policy`);
   return `${policy.trim().replace(/\s+/g, ' ').replace(/;$/, '')}; frame-ancestors 'none'`;
 }
 
@@ -40,16 +44,18 @@ async function isInside(folder, path) {
  * @param {object} options
  * @param {string} options.folder
  * @param {number} [options.port] the first port to try; 0 lets the system choose
- * @param {string} [options.policy] Content-Security-Policy of every answer. The default is the policy in the page's head.
+ * @param {string} [options.policy] Content-Security-Policy of every answer. The default is the policy in each page's head.
  * @returns {Promise<{ url: string, close: () => Promise<void> }>}
  */
-export async function serve({ folder, port = 8080, policy = policyOf(folder) }) {
+export async function serve({ folder, port = 8080, policy }) {
   // Imported here, because `npm start` loads this file before it installs packages.
   const { default: sirv } = await import('sirv');
   const realFolder = await realpath(folder);
   const files = sirv(realFolder, { dev: true, extensions: [] });
   const server = createServer(async (request, response) => {
-    response.setHeader('Content-Security-Policy', policy);
+    const setPolicy = (/** @type {string} */ path) =>
+      response.setHeader('Content-Security-Policy', policy ?? policyOf(realFolder, path));
+    setPolicy('');
     response.setHeader('X-Content-Type-Options', 'nosniff');
     response.setHeader('Referrer-Policy', 'no-referrer');
     response.setHeader('Cache-Control', 'no-store');
@@ -63,6 +69,7 @@ export async function serve({ folder, port = 8080, policy = policyOf(folder) }) 
     }
     const path = request.url?.replace(/[?#].*/s, '').replace(/\/$/, '/index.html') ?? '';
     if (!(await isInside(realFolder, path))) return refuse(404, 'not found');
+    setPolicy(path);
     request.url = path;
     files(request, response, () => refuse(404, 'not found'));
   });

@@ -19,13 +19,20 @@ export interface Served {
 /**
  * Builds the pages if they are not there, serves them, and starts a browser.
  * @param whole true: the whole browser, even if the headless shell is there
+ * @param folder gives the folder of the pages to serve in place of the build
  */
-export async function servePages({ whole = false } = {}): Promise<Served> {
+export async function servePages({
+  whole = false,
+  folder = () => path('build/demo'),
+}: {
+  readonly whole?: boolean;
+  readonly folder?: () => string;
+} = {}): Promise<Served> {
   if (!existsSync(path('build/demo/index.html'))) {
     const { build } = await import('vite');
     await build({ configFile: path('vite.config.ts'), logLevel: 'warn' });
   }
-  const server = await serve({ folder: path('build/demo'), port: 0 });
+  const server = await serve({ folder: folder(), port: 0 });
   const browser = await chromium.launch(whole ? launchOptions : pageOptions);
   const close = async () => {
     await browser.close();

@@ -5,6 +5,7 @@ import { svg } from '../shared/dom.js';
 import { formatBytes, formatMany, formatShare } from '../shared/format.js';
 import { placeInRow, widthsOf } from '../shared/labels.js';
 import { announce } from '../shared/live.js';
+import { inputOf } from '../shared/page-files.js';
 import { html, picture, remembered, type TemplateResult } from '../shared/template.js';
 import {
   type ByteSlice,
@@ -171,7 +172,7 @@ async function findSaving(state: State, options: PlanOptions): Promise<Saving | 
     const match = `^(${group.names.map(escaped).join('|')})$`;
     for (const to of wanted) {
       const rules = [{ match, to }, ...(options.rules ?? [])];
-      const other = await planModel([...model.files], { ...options, rules }).catch(() => undefined);
+      const other = await planModel(inputOf(model.files), { ...options, rules }).catch(() => undefined);
       const bytes = plan.totals.bytesAfter - (other?.totals.bytesAfter ?? Number.POSITIVE_INFINITY);
       if (bytes >= leastSaving * plan.totals.bytesAfter) return { group, to, rule: `${match}=${to}`, bytes };
     }

@@ -235,8 +235,13 @@ function literal(value: unknown): string {
 }
 
 /** The choices as TypeScript. */
-export function codeOf(name: string, format: ModelFormat, choice: ModelChoice): string {
-  const options = { ...optionsOf(format, choice), output: outputName(name, format, choice) };
+export function codeOf(
+  name: string,
+  format: ModelFormat,
+  choice: ModelChoice,
+  output = outputName(name, format, choice),
+): string {
+  const options = { ...optionsOf(format, choice), output };
   return [
     "import { quantizeModel } from 'scalepoint/model';",
     '',

@@ -92,6 +92,32 @@ function wayOut(error: unknown, ways: WaysOut | undefined): Pick<PageProblem, 'a
   return { action: { label: `Keep ${tensor} as it is`, run: () => ways.keep(tensor) } };
 }
 
+/** Explains what went wrong with a model of the hub. If several files fit, a button opens each of them. @param open opens a name */
+export function explainHub(error: unknown, host: string, open: (name: string) => void): PageProblem {
+  const { code, hint } = error instanceof ScalepointError ? error : {};
+  const isName = problemOf(error)?.option === 'file';
+  const isHub = isName || code === 'ACCESS' || code === 'NOT_FOUND' || code === 'IO';
+  if (!isHub || !(error instanceof Error)) return explain(error);
+  const names = hint?.kind === 'didYouMean' ? hint.names : [];
+  const said = isName
+    ? 'expected owner/name, hf:owner/name:Q4_K_M, or the address of a model'
+    : (error as ScalepointError).statement
+        // The page has a field in place of the variable and the command.
+        .replace('set HF_TOKEN, or run hf auth login', 'give a token below')
+        .replace('run hf auth login for a new one, or unset it', 'give another one below, or none');
+  return {
+    title:
+      names.length > 0
+        ? 'Choose one of its models'
+        : isName
+          ? 'That is no name of a model'
+          : `${host} has not given it`,
+    text: sentence(said),
+    choices: names.map((name) => ({ label: name.replace(/^hf:/, ''), run: () => open(name) })),
+    ...(names.length > 0 && { isExpected: true }),
+  };
+}
+
 /** Explains what went wrong with a model. If it is about one tensor, a button avoids the error. */
 export function explain(error: unknown, ways?: WaysOut): PageProblem {
   if (loadingText(error) !== undefined) return explainLoading(error);

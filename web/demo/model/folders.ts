@@ -3,6 +3,7 @@ import { type ModelFormat, type ModelTarget, planModel } from 'scalepoint/model'
 import { converters } from '../../src/tooling.js';
 import { byId, setText } from '../shared/dom.js';
 import { FileError, type ModelFile } from '../shared/files.js';
+import { inputOf } from '../shared/page-files.js';
 import { infoOf } from './choice.js';
 import { heldNames, hold, removeFile, type SavePlace } from './save.js';
 
@@ -22,7 +23,7 @@ export async function withFolders(model: ModelFile): Promise<ModelFile> {
     const { isFolder, targets } = infoOf(result as ModelFormat);
     const to = targets[0]?.name as ModelTarget | undefined;
     if (!isFolder || to === undefined || !from.includes(model.format)) continue;
-    const plan = await planModel([...model.files], { to }).catch(() => undefined);
+    const plan = await planModel(inputOf(model.files), { to }).catch(() => undefined);
     if (plan !== undefined) folders.push(result as ModelFormat);
   }
   return folders.length === 0 ? model : { ...model, folders };

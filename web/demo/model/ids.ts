@@ -1,7 +1,9 @@
+import { type PageFile, wholeFile } from '../shared/page-files.js';
+
 /** A text and the files of its tokenizer. */
 export interface TextQuestion {
   /** The files of the model, which may have the tokenizer with them. */
-  readonly files: readonly File[];
+  readonly files: readonly PageFile[];
   /** `tokenizer.json` and its configuration, as far as they were chosen apart from the model. */
   readonly tokenizer: readonly File[];
   /** The text that the visitor chose; undefined for the built-in one. */
@@ -15,7 +17,7 @@ export async function idsOf({ files, tokenizer, text, tokens }: TextQuestion): P
   const { Tokenizer } = await import('@huggingface/tokenizers');
   const json = async (name: string): Promise<object> => {
     const file = [...tokenizer, ...files].find((one) => one.name === name);
-    return file === undefined ? {} : (JSON.parse(await file.text()) as object);
+    return file === undefined ? {} : (JSON.parse(await (await wholeFile(file)).text()) as object);
   };
   let encode: (text: string) => readonly number[];
   try {

@@ -1,6 +1,7 @@
 // The look into a single tensor: its choice, the question to the worker that reads it, and the answer.
 import type { ErrorMeasures } from 'scalepoint';
 import type { PlannedTensorInfo, PlanOptions } from 'scalepoint/model';
+import type { PageFile } from '../shared/page-files.js';
 import type { CoreFacts } from '../shared/site.js';
 import { kindOf, planKind } from './kinds.js';
 import { countNumbers } from './sizes.js';
@@ -9,7 +10,7 @@ import { countNumbers } from './sizes.js';
 export interface LookQuestion {
   /** Unique among the tensors of all files. */
   readonly key: string;
-  readonly files: readonly File[];
+  readonly files: readonly PageFile[];
   readonly name: string;
   /** Count of its numbers. */
   readonly numbers: number;

@@ -5,6 +5,7 @@ import { takeFiles } from '../shared/handover.js';
 import { messageOf, showProblem } from '../shared/problems.js';
 import { sampleFile } from '../shared/sample.js';
 import { startSite } from '../shared/site.js';
+import { linkOf, nameInLink, storedToken, storeToken } from './hub-link.js';
 import type { Opening } from './panels.js';
 import { removeLeftovers } from './save.js';
 
@@ -19,12 +20,12 @@ function loadPanels(): Promise<Opening> {
   return panels;
 }
 
-/** Opens files once the panels are there. */
-async function open(files: readonly File[], how: keyof Opening): Promise<void> {
+/** Opens a model once the panels are there. */
+async function withPanels(begin: (opening: Opening) => void, words = 'Opening…'): Promise<void> {
   const opening = byId('opening', HTMLElement);
-  if (panels === undefined) setText(opening, 'Opening…');
+  if (panels === undefined) setText(opening, words);
   try {
-    (await loadPanels())[how](files);
+    begin(await loadPanels());
   } catch {
     setText(opening, '');
     showProblem('file', {
@@ -33,6 +34,40 @@ async function open(files: readonly File[], how: keyof Opening): Promise<void> {
       action: { label: 'Load again', run: () => location.reload() },
     });
   }
+}
+
+const open = (files: readonly File[], how: 'open' | 'drop') => withPanels((opening) => opening[how](files));
+
+/** Opens a model of the hub. Where this page took the place of another one, whose policy lets it ask nobody, it is loaded anew. */
+function openHub(name: string): void {
+  const { endpoint = '' } = byId('hub', HTMLFormElement).dataset;
+  const policy = document.querySelector<HTMLMetaElement>('meta[http-equiv="Content-Security-Policy"]');
+  if (policy !== null && !policy.content.includes(endpoint)) {
+    history.replaceState(history.state, '', `${location.pathname}#${linkOf(name)}`);
+    location.reload();
+  } else void withPanels((opening) => opening.openHub(name, endpoint), `Asking ${new URL(endpoint).host}…`);
+}
+
+/** The field for a name, the one for a token, and the name in the address. */
+function startNaming(): void {
+  const [name, token] = [byId('hub-name', HTMLInputElement), byId('hub-token', HTMLInputElement)];
+  token.value = storedToken();
+  byId('hub', HTMLFormElement).addEventListener('submit', (event) => {
+    event.preventDefault();
+    storeToken(token.value.trim());
+    openHub(name.value.trim());
+  });
+  const openLinked = () => {
+    const linked = nameInLink(location.hash);
+    if (linked === undefined) return;
+    name.value = linked;
+    openHub(linked);
+  };
+  openLinked();
+  // An address that was edited by hand. Steps of the page's own history have a state.
+  addEventListener('popstate', ({ state }) => {
+    if (state === null) openLinked();
+  });
 }
 
 function startChoosing(): void {
@@ -56,7 +91,7 @@ function startChoosing(): void {
 /** Says that the address carries settings, and forgets them if that is wanted. The panels say which settings these are. */
 function startLinked(): void {
   const linked = byId('linked', HTMLElement);
-  linked.hidden = location.hash.length < 2;
+  linked.hidden = location.hash.length < 2 || nameInLink(location.hash) !== undefined;
   byId('linked-forget', HTMLButtonElement).addEventListener('click', () => {
     history.replaceState(history.state, '', location.pathname);
     linked.hidden = true;
@@ -85,6 +120,7 @@ function start(): void {
   void tidyUp();
   startChoosing();
   startLinked();
+  startNaming();
   loadSoon();
   // Take files that another page handed over.
   const files = takeFiles();

@@ -2,6 +2,7 @@
 import { estimateModel, type ModelPlan, type PlanOptions, planModel, type Rule } from 'scalepoint/model';
 import type { Preset } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
+import { inputOf } from '../shared/page-files.js';
 import { escaped, formatFor, type ModelChoice, optionsOf, presetFormat, settingsKey, withPreset } from './choice.js';
 import { isAboutCodes, obstacleOf } from './explain.js';
 import type { Sizer } from './sizer.js';
@@ -46,7 +47,7 @@ export class Measurer {
   }
 
   async plan(choice: ModelChoice): Promise<ModelPlan> {
-    return planModel(this.#model.files, await this.options(choice));
+    return planModel(inputOf(this.#model.files), await this.options(choice));
   }
 
   known(choice: ModelChoice): KnownErrors | undefined {
@@ -83,7 +84,7 @@ export class Measurer {
     let begin: number | undefined;
     let measured = 0;
     const work = (workers: number) =>
-      estimateModel(files, {
+      estimateModel(inputOf(files), {
         ...options,
         ...(sample === undefined ? {} : { sample }),
         workers,
@@ -125,7 +126,7 @@ export class Measurer {
       keep: true,
     };
     let begin: number | undefined;
-    await estimateModel(this.#model.files, {
+    await estimateModel(inputOf(this.#model.files), {
       ...options,
       rules: [others as Rule, ...rules],
       sample: timedNumbers,

@@ -40,7 +40,7 @@ const meter = (share: number) =>
 function lossView({ errors, exact }: Offer, { measuring, problem, plan }: OpenState): TemplateResult | typeof nothing {
   if (errors === undefined) {
     const gaveUp = measuring === 'no' && problem !== undefined;
-    const words = gaveUp ? 'error unknown' : 'measuring the error…';
+    const words = gaveUp ? 'error unknown' : measuring === 'asks' ? 'error not measured' : 'measuring the error…';
     return html`${meter(0)}<span class="offer-loss pending">${words}</span>`;
   }
   // The choice's own plan knows which tensors are kept. The other presets convert what they can.

@@ -3,6 +3,7 @@
 import { compareModels, evaluateModel, type PlanOptions, quantizeModel } from 'scalepoint/model';
 import { isFileBeside } from '../../src/tooling.js';
 import { answerCalls } from '../shared/calls.js';
+import { inputOf, type PageFile, wholeFile } from '../shared/page-files.js';
 import { idsOf } from './ids.js';
 import { chunkTokens, type JudgedType, type OutputsProgress, type OutputsQuestion } from './outputs.js';
 import { savingWorkers, withWorkers } from './workers.js';
@@ -10,12 +11,12 @@ import { savingWorkers, withWorkers } from './workers.js';
 type OnProgress = (step: OutputsProgress) => void;
 type Judged = Pick<JudgedType, 'bytes' | 'seconds' | 'judgment'>;
 
-const isBeside = ({ name, webkitRelativePath }: File) => isFileBeside(name, webkitRelativePath);
+const isBeside = ({ name, webkitRelativePath }: PageFile) => isFileBeside(name, webkitRelativePath);
 
 /** Quantizes. Without workers of its own, this one does the work. */
-async function quantized(files: readonly File[], options: PlanOptions, onProgress: OnProgress) {
+async function quantized(files: readonly PageFile[], options: PlanOptions, onProgress: OnProgress) {
   const work = (workers: number) =>
-    quantizeModel([...files], {
+    quantizeModel(inputOf(files), {
       ...options,
       workers,
       onProgress: ({ bytesDone, bytesTotal }) =>
@@ -42,7 +43,8 @@ async function makeResult(
     } as PlanOptions);
     content = await restored.blob();
   }
-  return { result: [new File([content], name), ...files.filter(isBeside)], bytes };
+  const beside = await Promise.all(files.filter(isBeside).map(wholeFile));
+  return { result: [new File([content], name), ...beside], bytes };
 }
 
 /** The site's own onnxruntime-web: with WebGPU, which takes a larger file, only where there is a GPU to use. */
@@ -68,7 +70,7 @@ async function judgeTexts(question: OutputsQuestion, onProgress: OnProgress): Pr
   const run = question.needsRuntime ? { runtime: await loadedRuntime(false) } : undefined;
   const begin = performance.now();
   const figures = await evaluateModel(result, {
-    reference: [...question.files],
+    reference: inputOf(question.files),
     run,
     // With a tokenizer in place of ids, an id that the model lacks is an error of the tokenizer.
     text: 'tokenized',
@@ -89,7 +91,7 @@ async function judgeArrays(question: OutputsQuestion, onProgress: OnProgress): P
   const runtime = await loadedRuntime(wantsGpu);
   const begin = performance.now();
   const { inputs } = question;
-  const report = await compareModels([...question.files], result, {
+  const report = await compareModels(inputOf(question.files), result, {
     run: { runtime, backends: wantsGpu ? ['wasm', 'webgpu'] : ['wasm'], ...(inputs && { inputs }) },
     workers: 0,
   });

@@ -4,6 +4,7 @@ import type { LanguageComparison } from 'scalepoint/model';
 import type { RunReport } from '../../src/tooling.js';
 import { formatCount } from '../shared/format.js';
 import type { VerticalAxis } from '../shared/lines.js';
+import type { PageFile } from '../shared/page-files.js';
 
 /** Data that both models are run on. */
 export interface OutputsData {
@@ -60,7 +61,7 @@ export interface OutputsQuestion extends OutputsData {
   /** True if the models run in onnxruntime-web. */
   readonly needsRuntime: boolean;
   /** The files of the model. */
-  readonly files: readonly File[];
+  readonly files: readonly PageFile[];
   /** Options of `quantizeModel`. */
   readonly options: object;
   /** A target of floats in the format of the result, which restores codes. */

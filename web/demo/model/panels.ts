@@ -23,7 +23,7 @@ import { rememberedColumns, TensorsPanel } from './tensors-panel.js';
 import { worstView } from './worst-panel.js';
 
 /** The file: name, format, and its parts if there are several. */
-function fileView({ name, format, tensors, files }: ModelFile, session: ModelSession): TemplateResult {
+function fileView({ name, format, tensors, files, hub }: ModelFile, session: ModelSession): TemplateResult {
   const facts = [
     infoOf(format).label,
     formatMany(tensors.length, 'tensor'),
@@ -32,6 +32,7 @@ function fileView({ name, format, tensors, files }: ModelFile, session: ModelSes
       'number',
     ),
     formatBytes(totalBytes(files)),
+    ...(hub === undefined ? [] : [`${hub.name} on ${hub.host}`]),
   ];
   return html`
     <div class="file-head">
@@ -81,6 +82,8 @@ export interface Opening {
   open(files: readonly File[]): void;
   /** Opens files that were dropped, unless a panel takes them as data for the open model. */
   drop(files: readonly File[]): void;
+  /** Opens a model of the hub. @param endpoint address of the hub */
+  openHub(name: string, endpoint: string): void;
 }
 
 /** Starts the panels. */
@@ -107,6 +110,10 @@ export function startPanels(): Opening {
       ${offersView(state, session)}
       ${saveView(state, session, runner)}
       ${sizes.view(state)}
+    </div>
+    <div class="linked" id="ask-measure" ?hidden=${state.measuring !== 'asks'}>
+      <p>Errors are not measured yet: that downloads numbers from ${state.model.hub?.host}.</p>
+      <button type="button" class="small" id="measure-errors" data-next="#model-run" ?disabled=${isSaving(state.run)} @click=${() => session.measureErrors()}>Measure the errors</button>
     </div>
     <p class="hint" id="model-notes">${notesText(state)}</p>
     ${savedView(state)}
@@ -173,5 +180,6 @@ export function startPanels(): Opening {
     drop(files) {
       if (!outputs.take(files)) void session.open(files);
     },
+    openHub: (name, endpoint) => void session.openHub(name, endpoint),
   };
 }

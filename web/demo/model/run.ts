@@ -1,6 +1,7 @@
 // Runs the conversion that saves.
 import { type Progress, type QuantizeModelOptions, type QuantizeModelResult, quantizeModel } from 'scalepoint/model';
 import { announce } from '../shared/live.js';
+import { inputOf, type PageFile } from '../shared/page-files.js';
 import type { Store } from '../shared/store.js';
 import { formatFor, infoOf, outputName } from './choice.js';
 import { explain } from './explain.js';
@@ -20,14 +21,14 @@ export const cancelled = (): DOMException => new DOMException('cancelled', 'Abor
 /** Quantizes a model into a place, which is given up after a failure. @param findOptions options, once they are known */
 export async function saveTo(
   place: SavePlace,
-  files: readonly File[],
+  files: readonly PageFile[],
   findOptions: () => Promise<QuantizeModelOptions>,
 ): Promise<QuantizeModelResult> {
   try {
     const options = await findOptions();
     // The dialog has asked before replacing a file.
     const output = place.output === undefined ? {} : { output: place.output, overwrite: true };
-    const work = (workers: number) => quantizeModel([...files], { ...options, ...output, workers });
+    const work = (workers: number) => quantizeModel(inputOf(files), { ...options, ...output, workers });
     const result = await withWorkers(savingWorkers, work);
     await place.finish(result);
     return result;

@@ -13,6 +13,7 @@ import {
   strangerOf,
 } from '../shared/files.js';
 import { announce } from '../shared/live.js';
+import { inputOf } from '../shared/page-files.js';
 import { failureText, type PageProblem, sentence } from '../shared/problems.js';
 import { recall, remember } from '../shared/remember.js';
 import { showCore } from '../shared/site.js';
@@ -29,8 +30,9 @@ import {
   withPreset,
   withSize,
 } from './choice.js';
-import { explain, isAboutCodes } from './explain.js';
+import { explain, explainHub, isAboutCodes } from './explain.js';
 import { withFolders } from './folders.js';
+import { openHubModel } from './hub.js';
 import { planKind } from './kinds.js';
 import { firstLook, kindLabel, type Look } from './look.js';
 import { errorsKey, Measurer } from './measure.js';
@@ -46,6 +48,8 @@ import { savingWorkers } from './workers.js';
 interface MeasuredModel extends OpenedModel {
   readonly measurer: Measurer;
   readonly sizer: Sizer;
+  /** False for a model on the hub, until the visitor wants its numbers to be downloaded. */
+  mayMeasure: boolean;
 }
 
 /** The visitor's actions on models, apart from saving. They change the state, which is then drawn. */
@@ -88,6 +92,32 @@ export class ModelSession {
     } else if (this.shown.open(found, wish, again) && 'length' in found) announce(`${found.length} models are open`, 0);
   }
 
+  /** Opens a model of the hub. After a failure the previous model stays open. */
+  async openHub(text: string, endpoint: string): Promise<void> {
+    const wish = `open ${text}`;
+    const again = () => void this.openHub(text, endpoint);
+    if (!this.shown.isFree(wish, again)) return;
+    const request = ++this.#request;
+    const { host } = new URL(endpoint);
+    this.#store.set({ opening: `${text}, asking ${host}`, problem: undefined });
+    const found = await openHubModel(text, endpoint)
+      .then(async (model) => this.#opened(await withFolders(model)))
+      .catch((error: unknown) => explainHub(error, host, (name) => void this.openHub(name, endpoint)));
+    if (request !== this.#request) return;
+    this.#store.set({ opening: undefined });
+    if ('title' in found) {
+      if (this.shown.isFree(wish, again)) this.#store.set({ problem: found });
+    } else this.shown.open(found, wish, again);
+  }
+
+  /** Measures a model whose numbers are on the hub, now that the visitor asks for it. */
+  measureErrors(): void {
+    const view = this.shown.renew();
+    if (view === undefined) return;
+    view.opened.mayMeasure = true;
+    void this.#update(view, false);
+  }
+
   /** Reads the headers of files: one model, several, or the reason why they are neither. */
   async #read(files: readonly File[]): Promise<MeasuredModel | readonly ModelFile[] | PageProblem> {
     try {
@@ -101,11 +131,12 @@ export class ModelSession {
   }
 
   async #opened(model: ModelFile): Promise<MeasuredModel> {
-    const outputs = await outputsKind([...model.files]).catch(() => undefined);
+    const outputs = await outputsKind(inputOf(model.files)).catch(() => undefined);
     const wanted = this.#wantedFor(model);
     const choice = choiceOf(formatIn(model, wanted), wanted);
     const sizer: Sizer = new Sizer(model, (sizes) => this.shown.set(opened, { sizes }));
-    const opened: MeasuredModel = { model, outputs, measurer: new Measurer(model, sizer), sizer, choice };
+    const mayMeasure = model.hub === undefined;
+    const opened: MeasuredModel = { model, outputs, measurer: new Measurer(model, sizer), sizer, choice, mayMeasure };
     return opened;
   }
 
@@ -211,9 +242,10 @@ export class ModelSession {
     try {
       plan = await this.#plan(view);
       if (signal.aborted) return;
-      if (isNew) this.#lookAtFirst();
+      if (isNew && opened.mayMeasure) this.#lookAtFirst();
       else this.#followPlan();
       await this.#offers(view);
+      if (!opened.mayMeasure) return;
       // Measure samples, then the presets and the time.
       if (!measurer.isMeasured(choice, plan)) {
         set({ measuring: 'sample' });
@@ -240,7 +272,7 @@ export class ModelSession {
       else set({ problem: explain(error, this) });
       await this.#offers(view, true).catch(() => {});
     } finally {
-      set({ measuring: 'no' });
+      set({ measuring: opened.mayMeasure ? 'no' : 'asks' });
     }
   }
 
@@ -253,7 +285,7 @@ export class ModelSession {
     for (const preset of presets) {
       const { offer, choice, plan } = await measurer.offer(preset, current);
       show(preset, offer);
-      if (!measures || plan === undefined || measurer.isMeasured(choice, plan)) continue;
+      if (!measures || !opened.mayMeasure || plan === undefined || measurer.isMeasured(choice, plan)) continue;
       set({ measuring: 'sample' });
       await measurer.measure(choice, undefined, signal).catch(() => {});
       if (signal.aborted) return;
@@ -280,7 +312,7 @@ export class ModelSession {
     set({ errors: opened.measurer.learn(choice, errors, true).errors });
     // Saving has ended: measure the rest.
     void this.#offers(view, true).finally(() => {
-      set({ measuring: 'no' });
+      set({ measuring: opened.mayMeasure ? 'no' : 'asks' });
       if (opened.sizer.isQuick && !signal.aborted) void opened.sizer.measure(choice).catch(() => {});
     });
   }

@@ -15,6 +15,7 @@ import {
   type ModelChoice,
   offeredTargets,
   optionNames,
+  outputName,
   settingsIn,
   targetLabel,
   usualFormat,
@@ -119,7 +120,8 @@ export class SettingsPanel {
       hasTower(model),
     );
     const carried = settingsIn(hashOf(usualFormat(model), choice));
-    const copied = (what: string, text: typeof commandOf) => () => void copy(text(model.name, format, choice), what);
+    const name = model.hub === undefined ? model.name : `hf:${model.hub.name}`;
+    const copied = (what: string, text: () => string) => () => void copy(text(), what);
     const { text = choice.rules.join('\n'), problem } = this.#draft ?? {};
     const choose = ({ target }: Event) => {
       const to = (target as HTMLSelectElement).value as ModelChoice['to'];
@@ -149,10 +151,10 @@ export class SettingsPanel {
             </div>
             <div class="fields">
               <p class="field">The same without this page</p>
-              <pre class="scroll snippet wrap" data-name="The same on the command line" ${scrollBox()}><code id="model-command">${commandView(model.name, choice)}</code></pre>
+              <pre class="scroll snippet wrap" data-name="The same on the command line" ${scrollBox()}><code id="model-command">${commandView(name, choice)}</code></pre>
               <div class="row">
-                <button type="button" id="model-copy-command" @click=${copied('Command', commandOf)}>Copy as command</button>
-                <button type="button" id="model-copy-code" @click=${copied('Code', codeOf)}>Copy as code</button>
+                <button type="button" id="model-copy-command" @click=${copied('Command', () => commandOf(name, format, choice))}>Copy as command</button>
+                <button type="button" id="model-copy-code" @click=${copied('Code', () => codeOf(name, format, choice, outputName(model.name, format, choice)))}>Copy as code</button>
                 <button type="button" id="model-link" @click=${() => void copy(location.href, 'Link to the settings')}>Copy link to settings</button>
               </div>
               <p class="hint" id="model-carried">${

@@ -158,7 +158,7 @@ export class SeveralPanel {
     const cancel = () => this.#controller?.abort(cancelled());
     const row = ({ name, files }: ModelFile, i: number) => {
       const { before, after, state } = this.#rows[i] ?? { before: 0, after: undefined, state: '' };
-      const open = () => void this.#session.open(files);
+      const open = () => void this.#session.open(files as readonly File[]);
       return html`<tr
         ><th scope="row"><button type="button" class="link name" ?disabled=${works} @click=${open}><bdi>${breakable(name)}</bdi></button></th
         ><td class="number">${formatBytes(before)}</td><td class="number">${after === undefined ? '' : formatBytes(after)}</td><td>${state}</td></tr>`;

@@ -1,6 +1,7 @@
 // Several models, as data: which of the files are models of their own, and their sizes.
 import { type ModelTarget, planModel } from 'scalepoint/model';
 import { isModelName, type ModelFile, openModelFiles } from '../shared/files.js';
+import { inputOf } from '../shared/page-files.js';
 
 /** A model in the list. */
 export interface SeveralRow {
@@ -21,7 +22,7 @@ export async function openEach(files: readonly File[]): Promise<readonly ModelFi
 
 /** Size of the result of a model. @throws what `planModel` throws */
 export async function planOf({ files }: ModelFile, to: ModelTarget): Promise<number> {
-  return (await planModel([...files], { to })).totals.bytesAfter;
+  return (await planModel(inputOf(files), { to })).totals.bytesAfter;
 }
 
 /** Sums over all rows. `after` is undefined until all are planned. */

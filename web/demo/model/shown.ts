@@ -5,6 +5,7 @@ import { formatMany } from '../shared/format.js';
 import type { Store } from '../shared/store.js';
 import type { Address, Step } from './address.js';
 import { choiceOf, formatIn, hashOf, type ModelChoice, settingsIn, usualFormat } from './choice.js';
+import { linkOf } from './hub-link.js';
 import type { SizeCurve } from './sizes.js';
 import { initialState, isSaving, type State } from './state.js';
 
@@ -87,7 +88,10 @@ export class Shown<Opened extends OpenedModel> {
   /** The settings of the model on show, as in the address. */
   get #hash(): string {
     const { opened } = this;
-    return opened === undefined ? '' : hashOf(usualFormat(opened.model), opened.choice);
+    if (opened === undefined) return '';
+    const { model, choice } = opened;
+    const settings = hashOf(usualFormat(model), choice);
+    return model.hub === undefined ? settings : [linkOf(model.hub.name), ...(settings ? [settings] : [])].join('&');
   }
 
   /** Tells the place on show from all others of this visit. */

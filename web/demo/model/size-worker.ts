@@ -9,6 +9,7 @@ import {
   type TypeTable,
 } from 'scalepoint/model';
 import { answerCalls } from '../shared/calls.js';
+import { inputOf, type PageFile } from '../shared/page-files.js';
 import type { Fit } from './choice.js';
 import { type SizeCurve, type SizeMark, worthChoosing } from './sizes.js';
 
@@ -20,7 +21,7 @@ export interface SizeView {
   readonly presets: readonly { readonly label: string; readonly options: PlanOptions }[];
 }
 
-let files: readonly File[] = [];
+let files: readonly PageFile[] = [];
 let table: TypeTable | undefined;
 
 /** Largest difference in bytes between a tensor in a plan and in the table, which adds its share of the header. */
@@ -45,7 +46,7 @@ function lossOf({ tensors }: ModelPlan, { tensors: known }: TypeTable): number |
 async function marksOf(known: TypeTable, presets: SizeView['presets']): Promise<SizeMark[]> {
   const marks: SizeMark[] = [];
   for (const { label, options } of presets) {
-    const plan = await planModel([...files], options).catch(() => undefined);
+    const plan = await planModel(inputOf(files), options).catch(() => undefined);
     const error = plan && lossOf(plan, known);
     if (plan !== undefined && error !== undefined) marks.push({ label, bytes: plan.totals.bytesAfter, error });
   }
@@ -87,7 +88,7 @@ async function typesFor({ options, bytes, kept }: FitQuestion): Promise<Fit> {
   const known = without(table, kept);
   for (let size = bytes; ; ) {
     const { to, rules, error, bound } = fitTypes(known, { targetSize: size });
-    const plan = await planModel([...files], {
+    const plan = await planModel(inputOf(files), {
       ...options,
       to,
       rules: [...(options.rules ?? []), ...rules],
@@ -101,11 +102,11 @@ async function typesFor({ options, bytes, kept }: FitQuestion): Promise<Fit> {
 const calls = {
   /** Measures a model. `options` are without a size. */
   async measure(
-    question: { readonly files: readonly File[]; readonly options: PlanOptions; readonly view: SizeView },
+    question: { readonly files: readonly PageFile[]; readonly options: PlanOptions; readonly view: SizeView },
     onProgress: (step: { bytesDone: number; bytesTotal: number }) => void,
   ): Promise<SizeCurve> {
     files = question.files;
-    table = await measureTypes([...files], {
+    table = await measureTypes(inputOf(files), {
       ...question.options,
       workers: 0,
       onProgress: ({ bytesDone, bytesTotal }) => onProgress({ bytesDone, bytesTotal }),

@@ -43,7 +43,7 @@ export class Sizer {
     this.#draw(sizes);
   }
 
-  /** True if measuring takes a moment only. */
+  /** True if measuring takes a moment only, and downloads nothing. */
   get isQuick(): boolean {
     return isQuick(this.#model);
   }

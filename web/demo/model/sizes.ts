@@ -33,8 +33,15 @@ export const totalBytes = (files: readonly { readonly size: number }[]): number 
 /** Models of up to this many numbers are measured without asking. */
 const freeNumbers = 2 ** 22;
 
-/** True if measuring a model takes a moment only. */
-export function isQuick({ tensors }: { readonly tensors: readonly { readonly shape: readonly number[] }[] }): boolean {
+/** True if measuring a model takes a moment only, and downloads nothing. */
+export function isQuick({
+  tensors,
+  hub,
+}: {
+  readonly tensors: readonly { readonly shape: readonly number[] }[];
+  readonly hub?: object;
+}): boolean {
+  if (hub !== undefined) return false;
   return tensors.reduce((sum, { shape }) => sum + countNumbers(shape), 0) <= freeNumbers;
 }
 

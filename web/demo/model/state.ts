@@ -64,7 +64,8 @@ export interface State {
   readonly plan: ModelPlan | undefined;
   /** The errors of the choice as far as they are known. Those of kept tensors stay, so that keeping one loses nothing. */
   readonly errors: Errors;
-  readonly measuring: 'no' | 'sample' | 'all';
+  /** `asks`: measuring would download numbers, so that it waits for the visitor. */
+  readonly measuring: 'no' | 'asks' | 'sample' | 'all';
   /** Seconds that saving will take, about; undefined until something was measured. */
   readonly expectedSeconds: number | undefined;
   readonly offers: Readonly<Partial<Record<Preset, Offer>>>;

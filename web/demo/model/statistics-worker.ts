@@ -2,6 +2,7 @@
 // cancel it.
 import { calibrateModel } from 'scalepoint/model';
 import { answerCalls } from '../shared/calls.js';
+import { inputOf } from '../shared/page-files.js';
 import { idsOf, type TextQuestion } from './ids.js';
 import { chunkTokens } from './outputs.js';
 import { savingWorkers, withWorkers } from './workers.js';
@@ -15,7 +16,7 @@ async function make(question: StatisticsQuestion, onProgress: (share: number) =>
   const { files, wantsMoments } = question;
   const ids = await idsOf(question);
   const work = (workers: number) =>
-    calibrateModel([...files], 'tokenized', {
+    calibrateModel(inputOf(files), 'tokenized', {
       tokenizer: { encode: () => ids },
       chunkSize: Math.min(chunkTokens, ids.length),
       moments: wantsMoments,

@@ -3,6 +3,7 @@ import { load, type Scalepoint } from 'scalepoint';
 import { readFloats } from 'scalepoint/model';
 import { readPlanned } from '../../src/tooling.js';
 import { answerCalls } from '../shared/calls.js';
+import { inputOf } from '../shared/page-files.js';
 import { kindOf, planKind, type RestoredNumbers } from './kinds.js';
 import type { LookAnswer, LookQuestion, Side, WeightPicture } from './look.js';
 
@@ -169,13 +170,13 @@ async function numbersFor({ key, files, name, planned }: LookQuestion, limit: nu
   const widthOf = (shape: readonly number[]) => Math.max(1, shape.at(-1) ?? 1);
   if (planned !== undefined) {
     const { options } = planned;
-    const read = await readPlanned([...files], planned.name, { ...options, most: limit, workers: 0 });
+    const read = await readPlanned(inputOf(files), planned.name, { ...options, most: limit, workers: 0 });
     const { shape, before: all, after: restored, bytes, error } = read;
     const found = { all, width: widthOf(shape), planned: { restored, bytes, error } };
     byLimit.set(limit, found);
     return found;
   }
-  const { data, shape } = await readFloats([...files], name, { workers: 0 });
+  const { data, shape } = await readFloats(inputOf(files), name, { workers: 0 });
   const width = widthOf(shape);
   for (const most of [quickNumbers, mostNumbers]) byLimit.set(most, { all: middleRows(data, width, most), width });
   return byLimit.get(limit) as TriedNumbers;

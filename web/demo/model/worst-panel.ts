@@ -34,7 +34,7 @@ export function worstView(
 ): TemplateResult {
   const { worst, verdict, pending: unmeasured } = figuresOf(plan, errors);
   // Rows have their room before they are measured, so that nothing moves when they come.
-  const pending = problem === undefined ? unmeasured : 0;
+  const pending = problem === undefined && measuring !== 'asks' ? unmeasured : 0;
   const isExact = worst.length > 0 && worst.every(({ name }) => errors.get(name)?.exact);
   const part = isExact ? 'Measured on all numbers.' : 'Measured on a sample of each tensor.';
   const basis = worst.length === 0 && pending > 0 ? '' : part;

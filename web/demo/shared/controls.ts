@@ -122,7 +122,7 @@ export function listView<Value extends string>(field: ListField<Value>): Templat
 }
 
 /** A button that opens the file dialog. @param take gets the chosen files, if there are any */
-export function filesView(label: string, take: (files: readonly File[]) => void, isPrimary = false): TemplateResult {
+export function filesView(label: string, take: (files: readonly File[]) => void): TemplateResult {
   const choose = ({ target }: Event) => {
     const input = target as HTMLInputElement;
     const files = [...(input.files ?? [])];
@@ -130,7 +130,7 @@ export function filesView(label: string, take: (files: readonly File[]) => void,
     input.value = '';
     if (files.length > 0) take(files);
   };
-  return html`<button type="button" class=${isPrimary ? 'primary' : ''} id="choose"
+  return html`<button type="button" id="choose"
     @click=${({ target }: Event) => ((target as Element).nextElementSibling as HTMLInputElement).click()}>${label}</button
     ><input type="file" id="file" class="hidden" multiple tabindex="-1" aria-label="Files" @change=${choose}>`;
 }

@@ -1,6 +1,7 @@
 import { inspectModel, type ModelFormat, type ModelTensor, modelFormats, ScalepointError } from 'scalepoint/model';
 import { isFileBeside, problemOf } from '../../src/tooling.js';
 import { FileError } from './file-error.js';
+import { inputOf, type PageFile } from './page-files.js';
 
 export { FileError };
 
@@ -13,8 +14,10 @@ export interface ModelFile {
   /** Formats of folders that the model can be converted to, in browsers that write folders. */
   readonly folders?: readonly ModelFormat[];
   /** One file, or an index and all of its shards, or a model and its data. */
-  readonly files: readonly File[];
+  readonly files: readonly PageFile[];
   readonly tensors: readonly ModelTensor[];
+  /** Its name on the hub, such as `owner/name:Q4_K_M`, and the host of the hub; undefined for files of the visitor. */
+  readonly hub?: { readonly name: string; readonly host: string };
 }
 
 /** The extensions of all model formats, as in a sentence: `.safetensors, .gguf, .onnx and .npy`. */
@@ -78,6 +81,14 @@ function filesOfModel(files: readonly File[]): readonly File[] {
   return files.filter((file) => claims(file.name) || isIndex(file) || isBeside(file));
 }
 
+/** Reads the headers of a model. @throws what `inspectModel` throws, FileError for a model without tensors */
+export async function describeModel(name: string, files: readonly PageFile[]): Promise<ModelFile> {
+  const { format, tensors, conversion } = await inspectModel(inputOf(files));
+  if (tensors.length === 0) throw new FileError(`${name} is a model without tensors. Choose another file.`);
+  const other = conversion && modelFormats().find((one) => one.name === conversion.format)?.name;
+  return { name, format, ...(other && { other: other as ModelFormat }), files, tensors };
+}
+
 /**
  * Opens model files. Their content decides the format. Undefined if neither their content nor their name is that of a model.
  * @throws ScalepointError if they are a model but violate its format; FileError if there are several files that belong to no model
@@ -86,10 +97,7 @@ export async function openModelFiles(dropped: readonly File[]): Promise<ModelFil
   const files = filesOfModel(dropped);
   const main = mainFile(files);
   try {
-    const { format, tensors, conversion } = await inspectModel(files);
-    if (tensors.length === 0) throw new FileError(`${main.name} is a model without tensors. Choose another file.`);
-    const other = conversion && modelFormats().find(({ name }) => name === conversion.format)?.name;
-    return { name: main.name, format, ...(other && { other: other as ModelFormat }), files, tensors };
+    return await describeModel(main.name, files);
   } catch (error) {
     if (error instanceof RangeError) {
       throw new FileError(

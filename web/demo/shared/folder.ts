@@ -1,4 +1,5 @@
 import { filesBeside, folderRank, isFileBeside, onnxFolder, pipelineIndex, pipelinePart } from '../../src/tooling.js';
+import { withPath } from './page-files.js';
 
 /** Folders inside of a model's folder whose files belong to it. */
 const inner = filesBeside.flatMap((path) => (path.includes('/') ? [path.split('/')[0] as string] : []));
@@ -68,11 +69,6 @@ const readAll = async (folder: FileSystemDirectoryEntry): Promise<FileSystemEntr
     for (const entry of some) all.push(entry);
   }
 };
-
-/** Remembers the path of a file in its folder, where the package looks for it. */
-function withPath(file: File, path: string): File {
-  return Object.defineProperty(file, 'webkitRelativePath', { value: path });
-}
 
 async function filesIn(folder: FileSystemDirectoryEntry, depth: number): Promise<FolderFile[]> {
   const found: FolderFile[] = [];

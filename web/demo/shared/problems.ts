@@ -2,13 +2,21 @@ import { copy } from './copy.js';
 import { byId } from './dom.js';
 import { html, nothing, render, repeat, type TemplateResult } from './template.js';
 
+/** What the visitor can do about a problem. */
+interface ProblemAction {
+  readonly label: string;
+  readonly run: () => void;
+}
+
 /** An error, explained to the visitor. */
 export interface PageProblem {
   /** The event in a few words. */
   readonly title: string;
   /** Place, cause, and what to do now. */
   readonly text: string;
-  readonly action?: { readonly label: string; readonly run: () => void };
+  readonly action?: ProblemAction;
+  /** Ways to go on, of which the visitor takes one. */
+  readonly choices?: readonly ProblemAction[];
   /** True if nothing went wrong, so that there is nothing to report. */
   readonly isExpected?: true;
 }
@@ -28,10 +36,10 @@ function detailsOf(problem: PageProblem): string {
 }
 
 function cardView(slot: ProblemSlot, problem: PageProblem): TemplateResult {
-  const { title, text, action, isExpected } = problem;
+  const { title, text, action, choices = [], isExpected } = problem;
   const button = (label: string, run: () => void) => html`<button type="button" @click=${run}>${label}</button>`;
   return html`<div class="problem" data-slot=${slot}><p><strong>${title}</strong></p><p>${text}</p><div class="row"
-    >${action && button(action.label, action.run)}${
+    >${action && button(action.label, action.run)}${choices.map(({ label, run }) => button(label, run))}${
       isExpected ? nothing : button('Copy details', () => void copy(detailsOf(problem), 'Details'))
     }${slot === 'file' ? button('Close', () => showProblem('file')) : nothing}</div></div>`;
 }

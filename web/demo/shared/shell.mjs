@@ -16,17 +16,21 @@ const build = Number(/export const buildId = (\d+);/.exec(file('web/src/core/cor
 
 /** @typedef {{ path: string, label: string, short?: string }} Entry */
 
-/** Everything comes from the site itself; scripts may compile WebAssembly. */
-const policy = [
-  "default-src 'none'",
-  "script-src 'self' 'wasm-unsafe-eval'",
-  "style-src 'self'",
-  "img-src 'self' data:",
-  "connect-src 'self'",
-  "worker-src 'self'",
-  "base-uri 'none'",
-  "form-action 'none'",
-].join('; ');
+/** Hosts of the hub of models and of its files. */
+const hubHosts = 'https://huggingface.co https://*.hf.co';
+
+/** Everything comes from the site itself, but for models of the hub on the page that opens them; scripts may compile WebAssembly. @param {string} path */
+const policyOf = (path) =>
+  [
+    "default-src 'none'",
+    "script-src 'self' 'wasm-unsafe-eval'",
+    "style-src 'self'",
+    "img-src 'self' data:",
+    `connect-src 'self'${path === 'model/' ? ` ${hubHosts}` : ''}`,
+    "worker-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+  ].join('; ');
 
 /** The pages in the header. A page is a folder below the root of the site. */
 export const entries = /** @type {const} */ ([
@@ -63,7 +67,7 @@ export function siteAddress() {
 /** @param {string} root @param {string} path @param {string} title @param {string} description @param {string | undefined} address */
 const head = (root, path, title, description, address) => `
     <meta charset="utf-8">
-    <meta http-equiv="Content-Security-Policy" content="${policy}">
+    <meta http-equiv="Content-Security-Policy" content="${policyOf(path)}">
     <meta name="viewport" content="width=device-width, initial-scale=1">
     <meta name="color-scheme" content="light dark">
     <meta name="referrer" content="no-referrer">

@@ -1,0 +1,185 @@
+// Models of the hub on the page for models, from a hub of the tests.
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Page } from 'playwright';
+import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
+import { languageModel } from '../../hub/support.js';
+import { startHub, type TestHub } from '../../support/hub/hub.mjs';
+import { expectBytes, safetensors, weights } from '../../support/models.js';
+import { tinyLlama } from '../../support/tiny-llama.js';
+import { path, startSite } from '../site.js';
+
+const token = 'hf_secret0123456789';
+const folder = mkdtempSync(join(tmpdir(), 'scalepoint-page-hub-'));
+const large = safetensors({
+  'a.weight': weights('F32', [1024, 512], 1),
+  'b.weight': weights('F32', [512, 1024], 2),
+});
+const parts = languageModel(2);
+const gguf = tinyLlama({});
+
+let hub: TestHub;
+// Registered before those of the site, which serves the pages with the addresses of this hub.
+beforeAll(async () => {
+  hub = await startHub({
+    repositories: {
+      'acme/large': { files: { 'model.safetensors': large, 'README.md': '# A model' } },
+      'acme/parts': { files: parts },
+      'acme/files': { files: { 'one-F32.gguf': gguf, 'two-F32.gguf': gguf } },
+      'acme/gated': { files: { 'model.safetensors': large }, gated: 'manual' },
+      'acme/private': { files: { 'model.safetensors': large }, private: true },
+    },
+    tokens: { [token]: { user: 'somebody', gated: ['acme/gated'] } },
+  });
+  cpSync(path('build/demo'), folder, { recursive: true });
+  const name = join(folder, 'model/index.html');
+  const page = readFileSync(name, 'utf8')
+    .replace('https://huggingface.co https://*.hf.co', Object.values(hub.origins).join(' '))
+    .replace('data-endpoint="https://huggingface.co"', `data-endpoint="${hub.endpoint}"`);
+  writeFileSync(name, page);
+});
+afterAll(async () => {
+  await hub.close();
+  rmSync(folder, { recursive: true });
+});
+
+const site = startSite({ folder: () => folder });
+let page: Page;
+
+// Pages of this file ask the hub, and the browser reports its refusals.
+afterEach(() => {
+  const isOfHub = (complaint: string) =>
+    Object.values(hub.origins).some((origin) => complaint.startsWith(`request to ${origin}`)) ||
+    /^Failed to load resource: .* (401|403|404|503) /.test(complaint);
+  site.complaints = site.complaints.filter((complaint) => !isOfHub(complaint));
+  hub.requests.length = 0;
+  hub.troubles.length = 0;
+});
+
+/** Types a name into the field, and asks for it. */
+async function name(text: string, word = ''): Promise<void> {
+  await page.fill('#hub-name', text);
+  if (word !== '') {
+    await page.click('#hub summary');
+    await page.fill('#hub-token', word);
+  }
+  await page.click('#hub-open');
+}
+const planned = () =>
+  page.waitForFunction(() => {
+    const size = Number((document.querySelector('#model-size') as HTMLDataElement | null)?.value);
+    return size > 0 && !(document.querySelector('#opened') as HTMLElement).hidden;
+  });
+const problem = () => page.locator('#problems .problem').textContent();
+async function saved(): Promise<{ name: string; bytes: Buffer }> {
+  const [download] = await Promise.all([page.waitForEvent('download'), page.click('#model-run')]);
+  return { name: download.suggestedFilename(), bytes: readFileSync(await download.path()) };
+}
+/** Bytes of files that the hub has sent so far, by all its servers. */
+const sent = () => hub.requests.reduce((sum, one) => sum + (one.path.startsWith('/api/') ? 0 : one.sent), 0);
+
+it('reads no more than headers until the visitor measures or saves, and saves the bytes of a file that was dropped', async () => {
+  page = await site.open('model/');
+  expect(await page.textContent('#hub-asks')).toContain('Asks huggingface.co');
+  expect(hub.requests).toEqual([]);
+  await name('acme/large');
+  await planned();
+  expect(await page.textContent('#model-name')).toBe('large.safetensors');
+  expect(await page.textContent('#model-facts')).toContain('acme/large on ');
+  expect(await page.textContent('#model-command')).toContain('hf:acme/large');
+  expect(new URL(page.url()).hash).toBe('#model=acme/large');
+  await expect.poll(() => page.isVisible('#measure-errors')).toBe(true);
+  expect(await page.textContent('.offer-loss')).toBe('error not measured');
+  // The first request for a file asks for 100,000 bytes.
+  expect(sent()).toBeLessThan(110_000);
+  expect(await site.axe()).toEqual([]);
+  await page.click('#measure-errors');
+  await expect.poll(() => page.textContent('#worst-basis')).toMatch(/^Measured on/);
+  await page.click('#worst button.name');
+  await expect.poll(() => page.textContent('#look')).toContain('dB');
+  const fromHub = await saved();
+  await page.click('#close');
+  await page.setInputFiles('#file', [{ name: 'large.safetensors', mimeType: '', buffer: Buffer.from(large) }]);
+  await planned();
+  expect(new URL(page.url()).hash).toBe('');
+  const fromFile = await saved();
+  expect(fromHub.name).toBe(fromFile.name);
+  expectBytes(fromHub.bytes, fromFile.bytes);
+});
+
+it('opens the model of a link with its settings, and makes a GGUF of shards with their tokenizer as of a folder', async () => {
+  page = await site.open('model/#model=acme/parts&to=Q8_0');
+  await planned();
+  expect(await page.textContent('#model-facts')).toContain('acme/parts on ');
+  expect(new URL(page.url()).hash).toBe('#model=acme/parts&to=Q8_0');
+  const fromHub = await saved();
+  await page.click('#close');
+  const files = Object.entries(parts).map(([name, content]) => ({ name, mimeType: '', buffer: Buffer.from(content) }));
+  await page.setInputFiles('#file', files);
+  await planned();
+  const fromFolder = await saved();
+  expect(fromHub.name).toBe('parts.Q8_0.gguf');
+  expectBytes(fromHub.bytes, fromFolder.bytes);
+});
+
+it('offers the files of a repository that holds several models', async () => {
+  page = await site.open('model/');
+  await name('https://huggingface.co/acme/files/tree/main');
+  await page.click('#problems button >> text=acme/files@main/two-F32.gguf');
+  await planned();
+  expect(await page.textContent('#model-name')).toBe('two-F32.gguf');
+  expect(new URL(page.url()).hash).toBe('#model=acme/files@main/two-F32.gguf');
+  expect(await page.isVisible('#problems .problem')).toBe(false);
+});
+
+it('asks for a token in the words of the hub, and sends it to the hub alone', async () => {
+  page = await site.open('model/');
+  await name('acme/gated');
+  await expect.poll(problem).toMatch(/Acme\/gated is gated: ask for access at .*, then give a token below/i);
+  await name('acme/gated', 'hf_wrong');
+  await expect.poll(problem).toContain('refuses the token of this page: give another one below');
+  await page.fill('#hub-token', token);
+  await page.click('#hub-open');
+  await planned();
+  expect(new URL(page.url()).hash).toBe('#model=acme/gated');
+  const withToken = hub.requests.filter(({ headers }) => headers.authorization !== undefined);
+  expect(new Set(withToken.map(({ origin }) => origin))).toEqual(new Set(['hub']));
+  expect(hub.requests.some(({ origin }) => origin === 'cdn')).toBe(true);
+  expect(await page.evaluate(() => JSON.stringify(localStorage))).not.toContain(token);
+  expect(await page.textContent('body')).not.toContain(token);
+  // The token stays with the tab.
+  await page.reload();
+  await planned();
+});
+
+it.each([
+  ['acme/private', /does not exist, or is private: check the name; for a private model, give a token below/i],
+  ['acme/absent', /does not exist, or is private/i],
+  ['acme/large@v9', /has no revision "v9"/],
+  ['large', /expected owner\/name/i],
+  ['https://huggingface.co/datasets/acme/large', /expected owner\/name/i],
+])('says why %s is not opened', async (text, words) => {
+  page = await site.open('model/');
+  await name(text);
+  await expect.poll(problem).toMatch(words);
+  expect(await page.isVisible('#hub-name')).toBe(true);
+});
+
+it('tries again what fails in passing', async () => {
+  hub.troubles.push({ origin: 'hub', path: /^\/api\//, status: 503 }, { origin: 'cdn', status: 503 });
+  page = await site.open('model/');
+  await name('acme/large');
+  await planned();
+  expect(hub.troubles.map(({ times }) => times)).toEqual([0, 0]);
+});
+
+it('opens a model of the hub after files that another page handed over, whose policy lets it ask nobody', async () => {
+  page = await site.open('');
+  await page.click('#sample');
+  await planned();
+  await page.click('#close');
+  await name('acme/large');
+  await expect.poll(() => page.textContent('#model-name').catch(() => '')).toBe('large.safetensors');
+  expect(new URL(page.url()).hash).toBe('#model=acme/large');
+});
