@@ -29,6 +29,7 @@ hf_oauth: true
 hf_oauth_expiration_minutes: 480
 hf_oauth_scopes:
 - contribute-repos
+- read-repos
 - gated-repos
 custom_headers:
   cross-origin-embedder-policy: require-corp

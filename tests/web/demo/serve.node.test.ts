@@ -64,6 +64,20 @@ describe('the static server', () => {
     }
   });
 
+  it('sends each page its policy, and other files that of the page for models', async () => {
+    mkdirSync(join(folder, 'page/model'));
+    const wider = `${policy}; connect-src https://hub.test`;
+    writeFileSync(
+      join(folder, 'page/model/index.html'),
+      `<meta http-equiv="Content-Security-Policy" content="${wider}">`,
+    );
+    const policies = await Promise.all(
+      ['', 'model/', 'assets/a.js'].map(async (path) => (await get(path)).headers.get('content-security-policy')),
+    );
+    rmSync(join(folder, 'page/model'), { recursive: true });
+    expect(policies).toEqual([policy, wider, wider].map((own) => `${own}; frame-ancestors 'none'`));
+  });
+
   it('answers HEAD like GET but without a body, and refuses other methods', async () => {
     const answer = await get('assets/a.wasm', 'HEAD');
     expect([answer.status, answer.headers.get('content-length'), await answer.text()]).toEqual([200, '3', '']);

@@ -134,7 +134,7 @@ function doorView(): TemplateResult {
       (file) => open([file]),
       (error: unknown) => showProblem('file', { title: 'The sample could not be loaded', text: messageOf(error) }),
     );
-  return html`<a class="button primary" id="name" href="model/">Name a model or drop a file</a>${filesView('Choose a file…', open)}<button type="button" id="sample" @click=${openSample}>Try the sample</button>`;
+  return html`<a class="primary" id="name" href="model/">Name a model or drop a file</a>${filesView('Choose a file…', open)}<button type="button" id="sample" @click=${openSample}>Try the sample</button>`;
 }
 
 /** Waits until the browser has painted and has nothing else to do. */

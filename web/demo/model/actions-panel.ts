@@ -25,7 +25,8 @@ function expectation({ model, plan, expectedSeconds }: OpenState): string {
   // A small model never fills the memory of a worker.
   const memory = savingWorkers * Math.min(workerBytes, 2 ** 22 + 3 * sizes) + (hasFiles ? 0 : plan.totals.bytesAfter);
   const time = expectedSeconds === undefined ? '' : `, takes about ${formatSeconds(expectedSeconds)}`;
-  return `Needs up to ${formatBytes(Math.ceil(memory / 1e6) * 1e6)} of memory${time}.`;
+  const download = model.hub && ` Downloads ${formatBytes(plan.totals.bytesBefore)} from ${model.hub.host}.`;
+  return `Needs up to ${formatBytes(Math.ceil(memory / 1e6) * 1e6)} of memory${time}.${download ?? ''}`;
 }
 
 /** Name of the result, saved or planned. */

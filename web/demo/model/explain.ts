@@ -2,7 +2,7 @@
 import { ScalepointError } from 'scalepoint/model';
 import { problemOf, sayHint, sayProblem } from '../../src/tooling.js';
 import { FileError } from '../shared/files.js';
-import { explainLoading, loadingText, messageOf, type PageProblem, sentence } from '../shared/problems.js';
+import { asSentence, explainLoading, loadingText, messageOf, type PageProblem, sentence } from '../shared/problems.js';
 import type { ModelChoice } from './choice.js';
 import { pageWords } from './controls.js';
 
@@ -93,7 +93,7 @@ function wayOut(error: unknown, ways: WaysOut | undefined): Pick<PageProblem, 'a
 }
 
 /** Explains what went wrong with a model of the hub. If several files fit, a button opens each of them. @param open opens a name */
-export function explainHub(error: unknown, host: string, open: (name: string) => void): PageProblem {
+export function explainHub(error: unknown, open: (name: string) => void): PageProblem {
   const { code, hint } = error instanceof ScalepointError ? error : {};
   const isName = problemOf(error)?.option === 'file';
   const isHub = isName || code === 'ACCESS' || code === 'NOT_FOUND' || code === 'IO';
@@ -105,17 +105,13 @@ export function explainHub(error: unknown, host: string, open: (name: string) =>
         // The page has a field in place of the variable and the command.
         .replace('set HF_TOKEN, or run hf auth login', 'give a token below')
         .replace('run hf auth login for a new one, or unset it', 'give another one below, or none');
-  return {
-    title:
-      names.length > 0
-        ? 'Choose one of its models'
-        : isName
-          ? 'That is no name of a model'
-          : `${host} has not given it`,
-    text: sentence(said),
-    choices: names.map((name) => ({ label: name.replace(/^hf:/, ''), run: () => open(name) })),
-    ...(names.length > 0 && { isExpected: true }),
-  };
+  // The name of a model keeps its letters at the start of a sentence.
+  const text = /^[\w.-]+\//.test(said) ? asSentence(said) : sentence(said);
+  if (names.length > 0) {
+    const choices = names.map((name) => ({ label: name.replace(/^hf:/, ''), run: () => open(name) }));
+    return { title: 'Choose one of its models', text, choices, isExpected: true };
+  }
+  return { title: isName ? 'That is no name of a model' : 'The model cannot be opened', text };
 }
 
 /** Explains what went wrong with a model. If it is about one tensor, a button avoids the error. */

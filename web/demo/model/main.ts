@@ -48,6 +48,38 @@ function openHub(name: string): void {
   } else void withPanels((opening) => opening.openHub(name, endpoint), `Asking ${new URL(endpoint).host}…`);
 }
 
+/** The button that signs in, in place of a token that is typed, and the return from the hub. */
+async function startSigningIn(name: HTMLInputElement, token: HTMLInputElement): Promise<void> {
+  const { dataset } = byId('hub', HTMLFormElement);
+  const { endpoint = '' } = dataset;
+  const button = byId('hub-sign-in', HTMLButtonElement);
+  const words = byId('hub-signed', HTMLElement);
+  // A Space has a client of its own.
+  const space = (globalThis as { huggingface?: { variables?: Record<string, string> } }).huggingface?.variables;
+  const clientId = () => space?.OAUTH_CLIENT_ID ?? dataset.client ?? '';
+  button.addEventListener('click', () => {
+    const client = clientId();
+    if (client === '') {
+      setText(
+        words,
+        'This site has no app on the hub to sign in with: it was built without SCALEPOINT_HUB_CLIENT. Type a token.',
+      );
+    } else if (self !== top) globalThis.open(location.href, '_blank');
+    else void import('./sign-in.js').then(({ signIn }) => signIn(endpoint, client, name.value));
+  });
+  if (!/[?&]state=/.test(location.search)) return;
+  try {
+    const signed = await (await import('./sign-in.js')).finishSignIn(endpoint, clientId());
+    if (signed === undefined) return;
+    storeToken(signed.token);
+    [token.value, name.value] = [signed.token, signed.name];
+    setText(words, 'You are signed in for this tab.');
+  } catch (error) {
+    setText(words, `You are not signed in: ${messageOf(error)}.`);
+  }
+  token.closest('details')?.setAttribute('open', '');
+}
+
 /** The field for a name, the one for a token, and the name in the address. */
 function startNaming(): void {
   const [name, token] = [byId('hub-name', HTMLInputElement), byId('hub-token', HTMLInputElement)];
@@ -63,7 +95,7 @@ function startNaming(): void {
     name.value = linked;
     openHub(linked);
   };
-  openLinked();
+  startSigningIn(name, token).then(openLinked);
   // An address that was edited by hand. Steps of the page's own history have a state.
   addEventListener('popstate', ({ state }) => {
     if (state === null) openLinked();

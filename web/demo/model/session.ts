@@ -102,7 +102,7 @@ export class ModelSession {
     this.#store.set({ opening: `${text}, asking ${host}`, problem: undefined });
     const found = await openHubModel(text, endpoint)
       .then(async (model) => this.#opened(await withFolders(model)))
-      .catch((error: unknown) => explainHub(error, host, (name) => void this.openHub(name, endpoint)));
+      .catch((error: unknown) => explainHub(error, (name) => void this.openHub(name, endpoint)));
     if (request !== this.#request) return;
     this.#store.set({ opening: undefined });
     if ('title' in found) {
@@ -239,6 +239,7 @@ export class ModelSession {
     const { opened, choice, signal, set } = view;
     const { measurer, sizer } = opened;
     let plan: ModelPlan | undefined;
+    if (!opened.mayMeasure) set({ measuring: 'asks' });
     try {
       plan = await this.#plan(view);
       if (signal.aborted) return;
@@ -300,7 +301,7 @@ export class ModelSession {
     const { sizer } = view.opened;
     // A chosen size needs its measurements.
     if (sizer.sizes.kind === 'measuring' && view.choice.size === undefined) sizer.cancel();
-    view.set({ measuring: 'no' });
+    view.set({ measuring: view.opened.mayMeasure ? 'no' : 'asks' });
     await this.#plan(view);
   }
 

@@ -88,7 +88,9 @@ function sizesText(sizes: SizeCurve, chosen: Chosen | undefined, state: State): 
     case 'none':
       return '';
     case 'open':
-      return 'Every weight is measured in every type that it can have. That takes longer than saving.';
+      return `Every weight is measured in every type that it can have. That takes longer than saving${
+        state.model?.hub === undefined ? '' : `, and downloads the whole model from ${state.model.hub.host}`
+      }.`;
     case 'measuring':
       return `Measuring every weight in every type: ${Math.round(sizes.share * 100)} %${leftText(sizes.secondsLeft)}`;
     case 'failed':

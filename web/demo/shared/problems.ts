@@ -38,8 +38,8 @@ function detailsOf(problem: PageProblem): string {
 function cardView(slot: ProblemSlot, problem: PageProblem): TemplateResult {
   const { title, text, action, choices = [], isExpected } = problem;
   const button = (label: string, run: () => void) => html`<button type="button" @click=${run}>${label}</button>`;
-  return html`<div class="problem" data-slot=${slot}><p><strong>${title}</strong></p><p>${text}</p><div class="row"
-    >${action && button(action.label, action.run)}${choices.map(({ label, run }) => button(label, run))}${
+  return html`<div class="problem" data-slot=${slot}><p><strong>${title}</strong></p><p>${text}</p>${choices.length === 0 ? nothing : html`<div class="row choices">${choices.map(({ label, run }) => button(label, run))}</div>`}<div class="row"
+    >${action && button(action.label, action.run)}${
       isExpected ? nothing : button('Copy details', () => void copy(detailsOf(problem), 'Details'))
     }${slot === 'file' ? button('Close', () => showProblem('file')) : nothing}</div></div>`;
 }

@@ -64,6 +64,13 @@ export function siteAddress() {
   return new URL(given.endsWith('/') ? given : `${given}/`).href;
 }
 
+/** Id of the public app on the hub with which visitors sign in, from the environment; empty without one. */
+function hubClient() {
+  const given = process.env.SCALEPOINT_HUB_CLIENT ?? '';
+  if (!/^[\w:/.-]*$/.test(given)) throw new Error(`SCALEPOINT_HUB_CLIENT: expected the id of an app, got ${given}`);
+  return given;
+}
+
 /** @param {string} root @param {string} path @param {string} title @param {string} description @param {string | undefined} address */
 const head = (root, path, title, description, address) => `
     <meta charset="utf-8">
@@ -148,6 +155,7 @@ export function withShell(html, path, address) {
   const title = /<title>([^<]*)<\/title>/.exec(html)?.[1] ?? '';
   const description = /<meta name="description" content="([^"]*)">/.exec(html)?.[1] ?? '';
   return withFigures(withInstall(html))
+    .replace('data-client=""', `data-client="${hubClient()}"`)
     .replace('<html lang="en">', `<html lang="en" data-root="${root || './'}">`)
     .replace('<head>', `<head>${head(root, path, title, description, address)}`)
     .replace(/<body([^>]*)>/, (body) => `${body}${header(root, path)}`)

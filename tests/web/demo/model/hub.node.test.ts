@@ -20,6 +20,8 @@ const parts = languageModel(2);
 const gguf = tinyLlama({});
 
 let hub: TestHub;
+/** Addresses to return to after signing in, by the app. */
+const clients: Record<string, string[]> = {};
 // Registered before those of the site, which serves the pages with the addresses of this hub.
 beforeAll(async () => {
   hub = await startHub({
@@ -30,13 +32,15 @@ beforeAll(async () => {
       'acme/gated': { files: { 'model.safetensors': large }, gated: 'manual' },
       'acme/private': { files: { 'model.safetensors': large }, private: true },
     },
+    clients,
     tokens: { [token]: { user: 'somebody', gated: ['acme/gated'] } },
   });
   cpSync(path('build/demo'), folder, { recursive: true });
   const name = join(folder, 'model/index.html');
   const page = readFileSync(name, 'utf8')
     .replace('https://huggingface.co https://*.hf.co', Object.values(hub.origins).join(' '))
-    .replace('data-endpoint="https://huggingface.co"', `data-endpoint="${hub.endpoint}"`);
+    .replace('data-endpoint="https://huggingface.co"', `data-endpoint="${hub.endpoint}"`)
+    .replace('data-client=""', 'data-client="app"');
   writeFileSync(name, page);
 });
 afterAll(async () => {
@@ -76,6 +80,12 @@ async function saved(): Promise<{ name: string; bytes: Buffer }> {
   const [download] = await Promise.all([page.waitForEvent('download'), page.click('#model-run')]);
   return { name: download.suggestedFilename(), bytes: readFileSync(await download.path()) };
 }
+/** Compares the outputs of the choice, and gives the verdict. */
+async function compared(): Promise<string | null> {
+  await page.click('#outputs-run');
+  await expect.poll(() => page.textContent('#outputs-verdict')).not.toBe('');
+  return page.textContent('#outputs-verdict');
+}
 /** Bytes of files that the hub has sent so far, by all its servers. */
 const sent = () => hub.requests.reduce((sum, one) => sum + (one.path.startsWith('/api/') ? 0 : one.sent), 0);
 
@@ -114,13 +124,18 @@ it('opens the model of a link with its settings, and makes a GGUF of shards with
   expect(await page.textContent('#model-facts')).toContain('acme/parts on ');
   expect(new URL(page.url()).hash).toBe('#model=acme/parts&to=Q8_0');
   const fromHub = await saved();
-  await page.click('#close');
+  const comparedOnHub = await compared();
   const files = Object.entries(parts).map(([name, content]) => ({ name, mimeType: '', buffer: Buffer.from(content) }));
   await page.setInputFiles('#file', files);
+  // The settings stay, the name on the hub goes.
+  await expect.poll(() => new URL(page.url()).hash).toBe('#to=Q8_0');
   await planned();
   const fromFolder = await saved();
   expect(fromHub.name).toBe('parts.Q8_0.gguf');
   expectBytes(fromHub.bytes, fromFolder.bytes);
+  // The tokenizer and the configuration are fetched for it.
+  expect(comparedOnHub).toMatch(/the same in /);
+  expect(await compared()).toBe(comparedOnHub);
 });
 
 it('offers the files of a repository that holds several models', async () => {
@@ -136,7 +151,7 @@ it('offers the files of a repository that holds several models', async () => {
 it('asks for a token in the words of the hub, and sends it to the hub alone', async () => {
   page = await site.open('model/');
   await name('acme/gated');
-  await expect.poll(problem).toMatch(/Acme\/gated is gated: ask for access at .*, then give a token below/i);
+  await expect.poll(problem).toMatch(/acme\/gated is gated: ask for access at .*, then give a token below/);
   await name('acme/gated', 'hf_wrong');
   await expect.poll(problem).toContain('refuses the token of this page: give another one below');
   await page.fill('#hub-token', token);
@@ -151,6 +166,40 @@ it('asks for a token in the words of the hub, and sends it to the hub alone', as
   // The token stays with the tab.
   await page.reload();
   await planned();
+});
+
+it('signs in at the hub with the rights to read, and says what is missing without an app', async () => {
+  page = await site.open('model/#to=int4');
+  clients.app = [`${site.url}model/`];
+  await page.fill('#hub-name', 'acme/large');
+  await page.click('#hub summary');
+  await page.click('#hub-sign-in');
+  await expect.poll(() => page.textContent('#hub-signed')).toBe('You are signed in for this tab.');
+  expect(page.url()).toBe(`${site.url}model/#to=int4`);
+  const asked = hub.requests.find(({ path }) => path.startsWith('/oauth/authorize'));
+  const scope = new URL(asked?.path ?? '', hub.endpoint).searchParams.get('scope');
+  expect(scope).toBe('openid profile read-repos gated-repos');
+  const word = await page.inputValue('#hub-token');
+  expect(word).toMatch(/^hf_oauth_/);
+  expect(await page.inputValue('#hub-name')).toBe('acme/large');
+  await page.click('#hub-open');
+  await planned();
+  expect(hub.requests.find(({ path }) => path.startsWith('/api/'))?.headers.authorization).toBe(`Bearer ${word}`);
+  expect(page.url()).toBe(`${site.url}model/#model=acme/large&to=int4`);
+});
+
+it('says why nobody is signed in', async () => {
+  page = await site.open('model/');
+  clients.app = [`${site.url}model/`];
+  hub.settings.refusesSignIn = true;
+  await page.click('#hub summary');
+  await page.click('#hub-sign-in');
+  await expect.poll(() => page.textContent('#hub-signed')).toBe('You are not signed in: The user refused.');
+  hub.settings.refusesSignIn = false;
+  await page.evaluate(() => Object.assign((document.querySelector('#hub') as HTMLElement).dataset, { client: '' }));
+  await page.click('#hub-sign-in');
+  expect(await page.textContent('#hub-signed')).toContain('built without SCALEPOINT_HUB_CLIENT. Type a token.');
+  expect(await site.axe()).toEqual([]);
 });
 
 it.each([

@@ -31,6 +31,11 @@ it('gives each page a title, a description and a strict policy of its own', () =
     expect(policy).toContain("default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'");
     expect(policy).toContain("connect-src 'self'");
   }
+  // The page for models alone may ask another server: the hub.
+  const reaches = all(/connect-src 'self' ([^;]+)/);
+  expect(reaches.map((reach, i) => reach && [pages[i], reach]).filter(Boolean)).toEqual([
+    ['model/', 'https://huggingface.co https://*.hf.co'],
+  ]);
   // Nothing is seen without styles, so a slow connection brings them first.
   for (const head of heads) {
     expect(head.lastIndexOf('<link rel="stylesheet"')).toBeLessThan(head.indexOf('<script type="module"'));
