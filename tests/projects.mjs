@@ -45,7 +45,7 @@ const library = [
   ...['policy.browser', 'small', 'tensors'].map((name) => `tests/web/package/${name}.test.ts`),
   // Words of the page that are compared with those of the library.
   ...['choice', 'controls', 'explain', 'sizes'].map((name) => `web/demo/model/${name}.ts`),
-  ...['copy', 'dom', 'file-error', 'files', 'format', 'live', 'problems', 'scroll', 'template'].map(
+  ...['copy', 'dom', 'file-error', 'files', 'format', 'live', 'page-files', 'problems', 'scroll', 'template'].map(
     (name) => `web/demo/shared/${name}.ts`,
   ),
   // The table of inputs and results.
@@ -100,7 +100,7 @@ const apart = [
     quick: ['tests/web/demo/{flows}.node.test.ts'],
     reads: [
       ...['web', 'dist', 'build/demo', 'vite.config.ts', ...settings],
-      ...['tests/web/demo', 'tests/web/support', 'tests/web/cli/support.ts'],
+      ...['tests/web/demo', 'tests/web/support', 'tests/web/cli/support.ts', 'tests/web/hub/support.ts'],
       ...['encoder', 'ort', 'transformer', 'transformers'].map((name) => `tests/web/formats/onnx/${name}.ts`),
     ],
   },
