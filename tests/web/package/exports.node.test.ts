@@ -36,6 +36,7 @@ it('exports these functions, classes and tables', () => {
     'modelFormats',
     'planModel',
     'presetTarget',
+    'pushModel',
     'quantizeModel',
     'readFloats',
     'readQuantized',

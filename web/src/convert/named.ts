@@ -1,4 +1,5 @@
 /** Inputs that are named as on the hub, and results that go there. The code that asks it is loaded with the first name. */
+import { imported } from '../core/imported.js';
 import type { FarFile } from '../formats/files/bytes.js';
 import { withAddress } from '../formats/files/open.js';
 import type { PushFile, PushOptions, PushResult } from '../hub/push.js';
@@ -16,7 +17,7 @@ export async function withHub<T>(
   const file = withAddress(input);
   const isAddress = file instanceof URL && /^https?:$/.test(file.protocol);
   if (!isAddress && !(typeof input === 'string' && /^hf:/i.test(input))) return { file };
-  const { namedOnHub } = await import('./hub.js');
+  const { namedOnHub } = await imported(import('./hub.js'));
   return { file: (await namedOnHub(input, signal)) ?? file };
 }
 
@@ -31,7 +32,7 @@ export async function hubModel(
   name: string | URL,
   options: HubOptions & { readonly signal?: AbortSignal | undefined } = {},
 ): Promise<FarFile> {
-  const { openHubModel } = await import('./hub.js');
+  const { openHubModel } = await imported(import('./hub.js'));
   return openHubModel(name, options);
 }
 
@@ -42,6 +43,6 @@ export async function hubModel(
  * @throws RangeError naming the option; ScalepointError `ACCESS`, `NOT_FOUND`, `EXISTS`, `CHANGED`, `RUNTIME`, `IO`
  */
 export async function pushModel(files: readonly PushFile[], options: PushOptions): Promise<PushResult> {
-  const { openPush } = await import('../hub/push.js');
+  const { openPush } = await imported(import('../hub/push.js'));
   return (await openPush(options))(files);
 }
