@@ -1,4 +1,4 @@
-// What the page has of each option: a control under More, a place elsewhere, or nothing.
+// Each option on the page: a control under More, a place elsewhere, or nothing.
 import { type FormatInfo, type FormatOption, flagWords, formats, type OptionWords, show } from '../../src/tooling.js';
 
 /** Flags of the command line by name. */

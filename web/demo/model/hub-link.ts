@@ -1,4 +1,4 @@
-// What the page keeps of the hub before the panels are there: the name in the link, and the token of this tab.
+// Facts about the hub that are kept before the panels are there: the name in the link, and the token of this tab.
 
 /** The token of this tab, which ends with it. */
 const tokenKey = 'scalepoint-hub-token';

@@ -1,6 +1,6 @@
 // Signing in to the hub, for a token that reads: OAuth with PKCE, whose client is public and has no secret.
 
-/** What has to be known when the hub sends the visitor back. */
+/** State of a sign-in, kept until the hub sends the visitor back. */
 const pendingKey = 'scalepoint-hub-sign-in';
 
 /** Rights to read what the visitor may read. */

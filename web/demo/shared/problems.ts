@@ -2,7 +2,7 @@ import { copy } from './copy.js';
 import { byId } from './dom.js';
 import { html, nothing, render, repeat, type TemplateResult } from './template.js';
 
-/** What the visitor can do about a problem. */
+/** An action against a problem. */
 interface ProblemAction {
   readonly label: string;
   readonly run: () => void;

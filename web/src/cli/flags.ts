@@ -54,7 +54,7 @@ export type ValuesOf<Flags> = {
   readonly [Name in keyof Flags]?: Flags[Name] extends { readonly type?: infer T } ? T | undefined : never;
 };
 
-/** A flag with a value. @param value placeholder for it in the help */
+/** A flag with a value. @param value its word in the help, such as FILE */
 function flag<T = string>(value: string, about: string, more: Omit<CommandFlag, 'about'> = {}): CommandFlag<T> {
   return { ...(more as Omit<CommandFlag<T>, 'about'>), value, about };
 }

@@ -195,7 +195,7 @@ export async function preparePush(
   };
 }
 
-/** What a push did, as a sentence or two. */
+/** The result of a push in one or two sentences. */
 export function pushText({ url, isPrivate, pullRequest, pushed, keptReadme }: PushResult): string[] {
   const place = `${url} (${isPrivate ? 'private' : 'public'})`;
   const what =

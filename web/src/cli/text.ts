@@ -182,7 +182,7 @@ export function listText(names: readonly string[], most: number): string {
   return names.slice(0, most).map(nameText).join(', ') + more;
 }
 
-/** Lines with an empty one behind them, unless there are none. */
+/** Lines with an empty one behind them; an empty list stays empty. */
 export const spaced = (lines: readonly string[]): string[] => (lines.length === 0 ? [] : [...lines, '']);
 
 interface TableColumn {

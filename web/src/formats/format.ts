@@ -306,7 +306,7 @@ export interface FilePlan {
 /** Gives the parts of a tensor in a form. Passed to formats, so that they do not depend on the code of codecs. */
 export type PartsOf = (shape: readonly number[], form: Form) => readonly Part[];
 
-/** What the caller of a plan gives it besides model and choices. */
+/** Inputs of a plan besides model and choices. */
 interface PlanContext {
   readonly partsOf: PartsOf;
   /** The name of the result without its folder, if it has one. */

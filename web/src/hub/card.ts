@@ -46,7 +46,7 @@ export interface CardFacts {
   readonly results: readonly CardResult[];
 }
 
-/** What the hub calls the programs of readers: `library_name`, and tags. */
+/** Names of readers' programs on the hub: `library_name`, and tags. */
 const libraries: Readonly<Record<string, { readonly library: string; readonly tags: readonly string[] }>> = {
   'llama.cpp': { library: 'gguf', tags: ['gguf', 'llama-cpp'] },
   'mlx-lm': { library: 'mlx', tags: ['mlx'] },

@@ -63,7 +63,7 @@ function decoded(text: string): string | undefined {
   }
 }
 
-/** A text as a URL; undefined if it is none. */
+/** A text as a URL; undefined for other texts. */
 export function parsedUrl(text: string, base?: URL): URL | undefined {
   try {
     return new URL(text, base);

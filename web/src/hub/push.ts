@@ -19,7 +19,7 @@ const mostCard = 1 << 20;
 /** Titles of commits of this tool. Files that they touched last may be replaced. */
 const ownTitle = /\bwith Scalepoint\b/;
 
-/** What the client's calls share. */
+/** Members that all calls of the client share. */
 interface ClientParameters {
   readonly repo: string;
   readonly accessToken: string;
@@ -77,7 +77,7 @@ export interface PushOptions extends HubOptions {
   /** The model on the hub of which the files were made, by its name or as `hubModel` gave it. Its license goes onto the card. */
   readonly source?: FarFile | string | URL | undefined;
   /**
-   * Whether others see a repository that is made.
+   * Visibility of a repository that is made.
    * @defaultValue `public` if the source is a public model of the hub without a gate, else `private`
    */
   readonly visibility?: 'public' | 'private' | undefined;
@@ -95,7 +95,7 @@ export interface PushOptions extends HubOptions {
   readonly onProgress?: ((progress: PushProgress) => void) | undefined;
 }
 
-/** What a push did. */
+/** The result of a push. */
 export interface PushResult {
   /** Address of the repository. */
   readonly url: string;
@@ -231,7 +231,7 @@ export async function openPush(options: PushOptions): Promise<(files: readonly P
     throw await hubRefusal(response, settings, { id, revision: branch });
   };
 
-  /** The listing of the repository; undefined if there is none. */
+  /** The listing of the repository; undefined if it does not exist. */
   const list = async (): Promise<HubListing | undefined> => {
     const isAbsent = ({ headers }: Response) => headers.get('x-error-code') === 'RepoNotFound';
     const found = await ask(`api/models/${id}/revision/${encodeURIComponent(branch)}`, isAbsent);

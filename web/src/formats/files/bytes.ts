@@ -95,7 +95,7 @@ export interface FarFile {
   readonly folder: string;
   /** Opens it, as often as wanted. Gives a source of bytes, or the file in another place: a Blob, or a path. */
   open(signal: AbortSignal | undefined): Promise<unknown>;
-  /** The file at a path from its folder; undefined if there is none. */
+  /** The file at a path from its folder; undefined if it is missing. */
   beside(path: string): FarFile | undefined;
 }
 

@@ -45,7 +45,7 @@ function descriptorIf(
     const descriptor = opened ?? Number(place);
     if (isSame(fs.fstatSync(descriptor))) return descriptor;
   } catch {
-    // The file is not there, or the descriptor is none in this thread.
+    // The file is missing, or this thread does not have the descriptor.
   }
   if (opened !== undefined) fs.closeSync(opened);
   return undefined;
