@@ -149,6 +149,9 @@ async function readVectors(
   if (count > 0) store.grow(count, 0);
   const names: StoredArray[] = ['codes', 'factors', 'extras', 'alive'];
   if (withRows) names.push('rows');
+  // Say what is read, so that nothing else is fetched from a server.
+  const read = [...names, 'center', 'ids'].flatMap((name) => tensors.get(name) ?? []);
+  source.expect?.(read.map(({ byteOffset, bytes }) => ({ begin: byteOffset, end: byteOffset + bytes })));
   for (const name of names) {
     const tensor = tensors.get(name) as TensorInfo;
     const runs: [address: number, bytes: number][] = [];
@@ -190,6 +193,7 @@ async function readVectors(
   const named = tensors.get('ids');
   ids.fill(named && (await readIds(source, named, store, count)), count);
   if (named !== undefined) done(named.bytes);
+  source.expect?.([]);
   return alive;
 }
 
