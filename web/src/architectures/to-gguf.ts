@@ -18,7 +18,7 @@ export const toGguf: Converter = {
   about:
     'A folder with config.json and tokenizer also becomes GGUF, as llama.cpp converts and quantizes it; a checkpoint of a diffusion model ' +
     'does by the rules of the tools of ComfyUI-GGUF.',
-  condition: 'a diffusion model of a known kind, or has its config.json beside it',
+  condition: 'a diffusion model, or has its config.json beside it',
   examples: ['FOLDER --to Q4_K_M', 'flux1-dev.safetensors --to Q4_K_S'],
 
   reasonText: diffusionReasonText,

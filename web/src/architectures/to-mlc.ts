@@ -9,7 +9,7 @@ export const toMlc: Converter = {
   about:
     'A folder with config.json and tokenizer becomes a folder that WebLLM loads, if WebLLM has a prebuilt library for a model of its ' +
     'architecture and sizes.',
-  condition: 'a fine-tune that WebLLM has a library for',
+  condition: 'a fine-tune that WebLLM knows',
   examples: ['FOLDER --to mlc-q4f16_1'],
 
   readers: webllmReaders,

@@ -8,7 +8,7 @@ export const toOnnx: Converter = {
   about:
     'A folder with config.json and tokenizer becomes a folder that transformers.js loads: the graph is written for the architecture, and its ' +
     'weights are those of the folder.',
-  condition: 'a language model whose graph is known',
+  condition: 'a model with a known graph',
   examples: ['FOLDER --to onnx:q4'],
 
   // `inspect` names one further format, which is GGUF for these models.
