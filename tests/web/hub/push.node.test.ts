@@ -194,7 +194,7 @@ describe('pushModel', () => {
     });
     for (const wrong of ['tiny', 'me/tiny/file', 'me/tiny:Q4_K_M', 'datasets/me/tiny', '../me'])
       await expect(pushModel(files, { repository: wrong, token })).rejects.toThrow(RangeError);
-    await expect(pushModel(files, { repository, token: 'other' })).rejects.toThrow(/no token of the hub/);
+    await expect(pushModel(files, { repository, token: 'other' })).rejects.toThrow(/does not begin with hf_/);
     expect(hub.requests).toEqual([]);
     await expect(pushModel(files, { repository, token: 'hf_wrong' })).rejects.toMatchObject({ code: 'ACCESS' });
     const outside = [{ path: '../a.gguf', content: new Blob([]) }];

@@ -111,7 +111,7 @@ export function explainHub(error: unknown, open: (name: string) => void): PagePr
     const choices = names.map((name) => ({ label: name.replace(/^hf:/, ''), run: () => open(name) }));
     return { title: 'Choose one of its models', text, choices, isExpected: true };
   }
-  return { title: isName ? 'That is no name of a model' : 'The model cannot be opened', text };
+  return { title: isName ? 'That name cannot be read' : 'The model cannot be opened', text };
 }
 
 /** Explains what went wrong with a model. If it is about one tensor, a button avoids the error. */

@@ -53,7 +53,7 @@ export async function openHubModel(text: string, endpoint: string): Promise<Mode
   const token = storedToken();
   const { token: _, ...settings } = hubSettings({ endpoint });
   const name = hubNameOf(/^(hf|https?):/i.test(text) ? text : `hf:${text}`, endpoint);
-  if (name === undefined) throw new FileError(`${text} is no address of a model on ${new URL(endpoint).host}.`);
+  if (name === undefined) throw new FileError(`${text} does not name a model on ${new URL(endpoint).host}.`);
   const repository = await openRepository(name, {
     ...settings,
     ...(token !== '' && { token: { text: token, from: 'this page' } }),

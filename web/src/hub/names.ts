@@ -54,7 +54,7 @@ function isId(id: string): boolean {
 /** True for a name that git takes for a branch, a tag or a commit. */
 const isRevision = (text: string) => text.length <= 255 && /^[^\s\p{Cc}~^:?*[\\]+$/u.test(text) && isPlainPath(text);
 
-/** Decodes a part of an address. Undefined if it is no UTF-8. */
+/** Decodes a part of an address. Undefined for bytes that are not UTF-8. */
 function decoded(text: string): string | undefined {
   try {
     return decodeURIComponent(text);

@@ -179,7 +179,7 @@ export async function openPush(options: PushOptions): Promise<(files: readonly P
     throw new ScalepointError('ACCESS', 'a push needs a token that may write: set HF_TOKEN, or run hf auth login');
   }
   if (!token.text.startsWith('hf_')) {
-    throw new ScalepointError('ACCESS', `the token of ${token.from} is no token of the hub: those begin with hf_`);
+    throw new ScalepointError('ACCESS', `the token of ${token.from} does not begin with hf_, as tokens of the hub do`);
   }
   const client = await hubClient(options.client);
   const given = options.source;

@@ -24,9 +24,13 @@ export function drop({ body }: Response): void {
   body?.cancel().catch(() => {});
 }
 
-/** The error for a request without an answer. Node's fetch keeps the reason in the error's own cause. */
+/** The error for a request without an answer. Node's fetch keeps the reason in the error's own cause, and browsers keep it to themselves. */
 export function fetchError(label: string, cause: unknown): ScalepointError {
   const reason = (cause as { cause?: unknown } | null)?.cause;
+  if (cause instanceof TypeError && reason === undefined) {
+    const why = 'no answer; the connection may be down, or the server may not let this page read it';
+    return new ScalepointError('IO', `cannot fetch ${label}: ${why}`, { cause });
+  }
   return ioError(`cannot fetch ${label}`, reason instanceof Error && reason.message !== '' ? reason : cause);
 }
 
