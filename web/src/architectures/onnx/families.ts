@@ -5,7 +5,7 @@ import { encoderFamilies } from './encoders.js';
 
 const kind = 'decoder';
 const scaling = ['linear', 'llama3', 'yarn'] as const;
-const evenLayers = (layer: number) => layer % 2 === 1;
+const oddLayers = (layer: number) => layer % 2 === 1;
 
 const gemma2 = {
   kind,
@@ -13,7 +13,7 @@ const gemma2 = {
   norms: 'around',
   isGemma: true,
   scaling: ['linear'],
-  isGlobal: evenLayers,
+  isGlobal: oddLayers,
   only: { use_bidirectional_attention: [false] },
 } as const;
 
@@ -36,6 +36,7 @@ const decoders: Readonly<Record<string, DecoderGraph>> = {
   Olmo2ForCausalLM: { kind, modelType: 'olmo2', scaling, norms: 'behind', headNorms: 'all' },
 };
 
+/** Classes of encoders: without a head, and with each one that the family has. */
 const encoders = Object.entries(encoderFamilies).flatMap(([beginning, facts]) =>
   ['Model', ...Object.keys(facts.heads)].map((end) => [beginning + end, facts] as const),
 );

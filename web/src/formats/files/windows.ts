@@ -2,7 +2,7 @@
 import { allocate, type Stretch } from './bytes.js';
 
 /** Most bytes of a window, a stretch that is fetched at once. Large enough that the time of a request does not count. */
-const windowBytes = 1 << 24;
+const windowBytes = 10 << 20;
 /** Bytes of stretches whose order of reading is neglected, so that neighbors in the file come together. */
 const horizonBytes = 3 * windowBytes;
 /** Bytes that are worth no request of their own: short stretches, and gaps between long ones. */
@@ -11,8 +11,12 @@ const smallBytes = 1 << 16;
 const windowsAhead = 2;
 /** Bytes of the first window of a reader that goes from one stretch to the next. Each one after it has twice the size. */
 const firstAhead = 1 << 19;
-/** Most bytes of windows in memory, those of all files together. */
-const mostHeld = 1 << 27;
+/** What cannot be allocated, in errors. */
+const what = ' of a file on a server';
+/** Most windows in memory, those of all files together: what two readers need without fetching twice. */
+const mostWindows = 8;
+/** Most bytes of windows in memory. */
+const mostHeld = mostWindows * windowBytes;
 
 interface Window {
   readonly begin: number;
@@ -24,6 +28,10 @@ interface Window {
   /** Small stretches between the others, whose bytes are kept for their turn. */
   readonly small: SmallStretch[];
   bytes?: Promise<Uint8Array> | undefined;
+  /** Its memory, once all bytes are there. */
+  memory?: Uint8Array<ArrayBuffer> | undefined;
+  /** Readers that wait for it or copy from it. */
+  readers: number;
   wasLoaded?: boolean;
 }
 
@@ -36,9 +44,25 @@ interface SmallStretch extends Stretch {
 /** The windows in memory, the oldest first. */
 const held = new Set<Window>();
 
+/** Bytes of memory for a large window. One that reaches to its neighbor is a gap longer. */
+const largeBytes = windowBytes + smallBytes;
+
+/** Memory of earlier large windows. Reused, because garbage would pile up. */
+const spare: ArrayBuffer[] = [];
+
 function drop(window: Window): void {
   window.bytes = undefined;
   held.delete(window);
+  recycle(window);
+  if (held.size === 0) spare.length = 0;
+}
+
+/** Keeps the memory of a window that is dropped and that nobody reads. */
+function recycle(window: Window): void {
+  if (window.bytes !== undefined || window.readers > 0) return;
+  const buffer = window.memory?.buffer;
+  if (buffer?.byteLength === largeBytes && held.size + spare.length < mostWindows) spare.push(buffer);
+  window.memory = undefined;
 }
 
 /** The windows for stretches in the order of reading: neighbors in the file are joined, as far as they are read at about the same time. */
@@ -59,12 +83,12 @@ function windowsFor(stretches: readonly Stretch[]): Window[] {
     }
     // Cut them into windows of about the same size.
     for (const { begin, end, parts } of joined) {
-      const size = Math.ceil((end - begin) / Math.max(1, Math.round((end - begin) / windowBytes)));
+      const size = Math.ceil((end - begin) / Math.ceil((end - begin) / windowBytes));
       for (let at = begin; at < end; at += size) {
         const to = Math.min(end, at + size);
         const overlap = (part: Stretch) => Math.max(0, Math.min(to, part.end) - Math.max(at, part.begin));
         const left = parts.reduce((sum, part) => sum + overlap(part), 0);
-        windows.push({ begin: at, end: to, index: windows.length, left, small: [] });
+        windows.push({ begin: at, end: to, index: windows.length, left, small: [], readers: 0 });
       }
     }
     [group, bytes] = [[], 0];
@@ -163,11 +187,17 @@ export class WindowReader {
         at = until;
         continue;
       }
-      const bytes = await this.#load(window);
-      const some = bytes.subarray(at - window.begin, Math.min(window.end, end) - window.begin);
-      target.set(some, at - begin);
-      at += some.length;
-      window.left -= some.length;
+      window.readers++;
+      try {
+        const bytes = await this.#load(window);
+        const some = bytes.subarray(at - window.begin, Math.min(window.end, end) - window.begin);
+        target.set(some, at - begin);
+        at += some.length;
+        window.left -= some.length;
+      } finally {
+        window.readers--;
+        recycle(window);
+      }
       this.#dropBefore(window);
     }
   }
@@ -203,7 +233,7 @@ export class WindowReader {
     const to = Math.min(before, at + this.#aheadBytes);
     if (to <= end) return [undefined, Math.min(end, before)];
     if (this.#ahead !== undefined) drop(this.#ahead);
-    this.#ahead = { begin: at, end: to, left: to - at, small: [] };
+    this.#ahead = { begin: at, end: to, left: to - at, small: [], readers: 0 };
     this.#next = to;
     return [this.#ahead, at];
   }
@@ -224,8 +254,10 @@ export class WindowReader {
     if (window.left <= 0) window.left = end - begin;
     window.wasLoaded = true;
     this.#reached = Math.max(this.#reached, window.index ?? 0);
-    const memory = allocate(end - begin, ' of a file on a server');
+    const buffer = end - begin > windowBytes / 2 ? (spare.pop() ?? allocate(largeBytes, what).buffer) : undefined;
+    const memory = buffer === undefined ? allocate(end - begin, what) : new Uint8Array(buffer, 0, end - begin);
     const bytes = this.#fetch(begin, memory).then(() => {
+      window.memory = memory;
       for (const one of window.small) one.bytes ??= memory.slice(one.begin - begin, one.end - begin);
       return memory;
     });

@@ -1,6 +1,6 @@
 /** Builds a result: collects the forms of tensors and the changes of the graphs. */
-import type { CastForm } from '../../codecs/cast.js';
 import type { Form } from '../../codecs/codec.js';
+import { float32Form } from '../../codecs/registry.js';
 import type { Field, Int64 } from '../../files/protobuf.js';
 import type { FilePlan, PartsOf, PlannedTensor, Segment, SourceTensor } from '../../format.js';
 import { keptTensor, plainTensor } from '../../tensors.js';
@@ -60,8 +60,6 @@ interface DataChunk {
   readonly segments: Extract<Segment, { readonly tensor: number }>[];
   size: number;
 }
-
-const float32Form: CastForm = { codec: 'cast', to: 'F32' };
 
 export class Builder {
   readonly model: OnnxModel;
