@@ -95,6 +95,7 @@ export class Loop {
         text: `${asSentence(messageOf(error))} Load the page again. The link keeps the settings.`,
         action: { label: 'Load again', run: () => location.reload() },
       };
+      this.#state.isBusy = false;
       this.#draw();
     } finally {
       this.#running = false;
