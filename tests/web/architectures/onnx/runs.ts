@@ -20,8 +20,29 @@ export interface MadeFolder {
   readonly result: Awaited<ReturnType<typeof quantizeModel>>;
 }
 
+/** Makes a folder of a model. */
+export async function makeOf(
+  input: Parameters<typeof quantizeModel>[0],
+  options: QuantizeModelOptions,
+): Promise<MadeFolder> {
+  const place = mkdtempSync(join(tmpdir(), 'scalepoint-onnx-'));
+  try {
+    const output = join(place, 'made');
+    const result = await quantizeModel(input, { workers: 0, ...options, output });
+    const names = readdirSync(output, { recursive: true, withFileTypes: true });
+    const found = names.flatMap((entry) => {
+      if (!entry.isFile()) return [];
+      const path = join(entry.parentPath, entry.name);
+      return [[path.slice(output.length + 1), new Uint8Array(readFileSync(path))] as const];
+    });
+    return { files: new Map(found), result };
+  } finally {
+    rmSync(place, { recursive: true });
+  }
+}
+
 /** Makes a folder of a model in memory. */
-export async function makeFolder(
+export function makeFolder(
   weights: Weights,
   files: FolderJson,
   options: QuantizeModelOptions,
@@ -33,20 +54,7 @@ export async function makeFolder(
       dtype === 'F32' ? values : Uint16Array.from(new Uint32Array(values.slice().buffer), (bits) => bits >>> 16);
     return [name, { dtype, shape, data }] as const;
   });
-  const place = mkdtempSync(join(tmpdir(), 'scalepoint-onnx-'));
-  try {
-    const output = join(place, 'made');
-    const result = await quantizeModel(folder(Object.fromEntries(tensors), files), { workers: 0, ...options, output });
-    const names = readdirSync(output, { recursive: true, withFileTypes: true });
-    const found = names.flatMap((entry) => {
-      if (!entry.isFile()) return [];
-      const path = join(entry.parentPath, entry.name);
-      return [[path.slice(output.length + 1), new Uint8Array(readFileSync(path))] as const];
-    });
-    return { files: new Map(found), result };
-  } finally {
-    rmSync(place, { recursive: true });
-  }
+  return makeOf(folder(Object.fromEntries(tensors), files), options);
 }
 
 /** A decoder in onnxruntime. */

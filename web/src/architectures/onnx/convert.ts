@@ -132,7 +132,10 @@ export async function convertOnnx(
       // Without codes every weight is kept, as float32.
       const asked = target === undefined ? { to: 'q8-blocks', rules: [{ match: /^/, keep: true }] } : { to: target };
       const name = `${stem}.onnx`;
-      const plan = await planWithFiles(made, { ...rest, ...asked } as OnnxChoices, partsOf, name, readOptionFile);
+      // Statistics of the folder have the names of its GGUF file.
+      const weightNames = async () => (await import('../folder-to-gguf.js')).folderNames(model, beside);
+      const all = { ...rest, ...asked } as OnnxChoices;
+      const plan = await planWithFiles(made, all, partsOf, name, readOptionFile, weightNames);
       const models = plan.files.map((file): OutputFile => ({ ...file, suffix: `/onnx/${name}${file.suffix}` }));
       // config.json: what transformers.js needs beside the keys of the folder, whose weights are no codes any more.
       const { quantization_config: _codes, ...stated } = keys;

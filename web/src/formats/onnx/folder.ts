@@ -3,7 +3,7 @@ import { ScalepointError } from '../../core/errors.js';
 import type { Format } from '../format.js';
 import { type OnnxOptions, options } from './options.js';
 import { onnxFolderSignature } from './signature.js';
-import { folderFacts, folderTargets, type OnnxFolderTarget, onnxTargets } from './targets.js';
+import { folderFacts, folderTargets, type OnnxFolderTarget, onnxTargets, targets } from './targets.js';
 
 export const transformersFolder: Format<'onnx-folder', OnnxFolderTarget, 'onnx-folder', OnnxOptions> = {
   ...onnxFolderSignature,
@@ -13,6 +13,11 @@ export const transformersFolder: Format<'onnx-folder', OnnxFolderTarget, 'onnx-f
   targets: folderTargets,
   aliases: {},
   ruleTargets: onnxTargets,
+  mixtures: {
+    to: 'onnx:q4',
+    types: (to) => targets.find(({ name }) => name === folderFacts(to)?.target)?.mixed,
+    stored: (bytes) => bytes,
+  },
   options,
   unit: 'parameter',
 

@@ -3,6 +3,7 @@ import { ScalepointError } from '../../core/errors.js';
 import { quoted } from '../files/bytes.js';
 import type { FilePlan, PartsOf, PlannedTensor, ReadOptionFile } from '../format.js';
 import { jsonBeside } from '../safetensors/safetensors.js';
+import type { WeightNames } from '../weight-names.js';
 import { readStatistics } from '../weight-statistics.js';
 import { decide, type Evidence } from './decide/decide.js';
 import type { OnnxModel } from './file/model.js';
@@ -23,13 +24,17 @@ const mostBytes = 2 ** 31 - 1;
 const parameterReaders =
   /Normalization$|^(DequantizeLinear|QuantizeLinear|MatMulNBits|MatMulBnb4|GatherBlockQuantized|Q?MoE|PRelu|BiasGelu|FastGelu)$/;
 
-/** Plans the result for a model, with the files that options name and the config.json beside it. */
+/**
+ * Plans the result for a model, with the files that options name and the config.json beside it.
+ * @param weightNames finds further names that statistics may have for weights
+ */
 export async function planWithFiles(
   model: OnnxModel,
   choices: OnnxChoices,
   partsOf: PartsOf,
   output: string | undefined,
   readOptionFile: ReadOptionFile,
+  weightNames?: () => Promise<WeightNames | undefined>,
 ): Promise<FilePlan> {
   // float16 and the biases of static quantization depend on magnitudes.
   const wanted = [choices.to, ...(choices.rules ?? []).map(({ to }) => to)];
@@ -41,7 +46,8 @@ export async function planWithFiles(
   const hasCaches = isHalf && model.proto.graph.inputs.some(isPast);
   const config = choices.config ?? (hasCaches ? await jsonBeside(model, 'config.json') : undefined);
   const statistics = await readStatistics(choices, readOptionFile);
-  return planOnnx(model, { ...choices, config }, partsOf, { output, statistics, constants });
+  const names = statistics.importance === undefined ? undefined : await weightNames?.();
+  return planOnnx(model, { ...choices, config }, partsOf, { output, statistics, names, constants });
 }
 
 /**

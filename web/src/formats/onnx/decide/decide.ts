@@ -3,6 +3,7 @@ import type { PartsOf } from '../../format.js';
 import { ruleFor } from '../../options.js';
 import { reasons } from '../../reason.js';
 import type { Statistics } from '../../statistics.js';
+import type { WeightNames } from '../../weight-names.js';
 import type { OnnxModel, Weight } from '../file/model.js';
 import { kindsById } from '../file/proto.js';
 import { Constants } from '../graph/constants.js';
@@ -39,6 +40,8 @@ export interface Decisions extends Weighed {
 /** Facts beside the graph that decide. */
 export interface Evidence {
   readonly statistics: Statistics;
+  /** Further names that statistics may have for weights. */
+  readonly names: WeightNames | undefined;
   /** Magnitudes of constants; undefined if no target depends on them. */
   readonly constants: Constants | undefined;
 }
@@ -206,7 +209,7 @@ export function decide(
   model: OnnxModel,
   choices: OnnxChoices,
   partsOf: PartsOf,
-  { statistics = {}, constants = new Constants(model, new Map()) }: Partial<Evidence> = {},
+  { statistics = {}, names, constants = new Constants(model, new Map()) }: Partial<Evidence> = {},
 ): Decisions {
   const { to, rules = [] } = choices;
   const { weights, proto } = model;
@@ -256,7 +259,7 @@ export function decide(
     plain.push(decision);
     for (const one of weightsOfDecision(decision)) decided.add(one);
   }
-  const weighed = weighDecisions(graphs, plain, statistics, choices);
+  const weighed = weighDecisions(graphs, plain, statistics, choices, names);
   const { decisions, statics } = decideStatics(context, weighed.decisions, statistics.ranges ?? new Map());
   return { ...weighed, graphs, opsets, halves, isTooOldForHalf, decisions, statics };
 }

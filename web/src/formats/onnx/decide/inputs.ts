@@ -6,6 +6,7 @@ import { canWeighDequantizeLinear, type DequantizeLinearForm } from '../../codec
 import type { MatMulNBitsForm } from '../../codecs/matmul-nbits.js';
 import type { Feedback } from '../../format.js';
 import type { Statistics } from '../../statistics.js';
+import type { WeightNames } from '../../weight-names.js';
 import { WeightStatistics } from '../../weight-statistics.js';
 import type { Weight } from '../file/model.js';
 import type { Graphs } from '../graph/graph.js';
@@ -25,12 +26,17 @@ export interface Weighed {
   readonly notes: readonly Note[];
 }
 
-/** Adds statistics to decisions about weights. @throws ScalepointError `BAD_FILE` if the statistics fit no weight */
+/**
+ * Adds statistics to decisions about weights.
+ * @param names further names that statistics may have for weights
+ * @throws ScalepointError `BAD_FILE` if the statistics fit no weight
+ */
 export function weighDecisions(
   graphs: Graphs,
   decisions: readonly WeightDecision[],
   statistics: Statistics,
   choices: OnnxChoices,
+  names: WeightNames = new Map(),
 ): Weighed {
   const feedback = new Map<Weight, Feedback>();
   const withoutInputs: WithoutInputs[] = [];
@@ -62,8 +68,9 @@ export function weighDecisions(
       return form;
     }
     asked++;
-    const importance = known.importanceOf({ name, columns });
-    const moments = known.feedbackOf({ name, columns }, importance !== undefined);
+    const measured = { name, names: names.get(name), columns };
+    const importance = known.importanceOf(measured);
+    const moments = known.feedbackOf(measured, importance !== undefined);
     if (importance === undefined) return form;
     found++;
     if (moments !== undefined) feedback.set(weight, moments);
