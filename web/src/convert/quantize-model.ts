@@ -84,7 +84,7 @@ type MoreOptions = FormatSidecars &
  * Kept tensors are copied bit by bit and appear in the report with the reason.
  *
  * Memory: at most 64 MiB a worker and four times the header, whatever the size of the model; 1 KiB for each tensor, and as much again for
- * garbage while the heap has room for it, as in Node without `--max-old-space-size`; 80 MiB for what is fetched ahead from servers; in
+ * garbage while the heap has room for it, as in Node without `--max-old-space-size`; 84 MiB for what is fetched ahead from servers; in
  * Node up to 40 MiB for the garbage of connections and Blobs; and the result unless there is an `output`.
  * @example await quantizeModel('model.safetensors', { to: 'int8', output: 'model.int8.safetensors' });
  * @example await quantizeModel(file, await planModel(file, { to: 'int8' }), { output });

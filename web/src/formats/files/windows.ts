@@ -2,7 +2,7 @@
 import { allocate, type Stretch } from './bytes.js';
 
 /** Most bytes of a window, a stretch that is fetched at once. Large enough that the time of a request does not count. */
-const windowBytes = 10 << 20;
+const windowBytes = 14 << 20;
 /** Bytes of stretches whose order of reading is neglected, so that neighbors in the file come together. */
 const horizonBytes = 3 * windowBytes;
 /** Bytes that are worth no request of their own: short stretches, and gaps between long ones. */
@@ -14,7 +14,7 @@ const firstAhead = 1 << 19;
 /** What cannot be allocated, in errors. */
 const what = ' of a file on a server';
 /** Most windows in memory, those of all files together: what two readers need without fetching twice. */
-const mostWindows = 8;
+const mostWindows = 6;
 /** Most bytes of windows in memory. */
 const mostHeld = mostWindows * windowBytes;
 
