@@ -2,7 +2,13 @@
 // written by hand from the classes.
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
-import { defaultsOf, families, knownModels, webllmFamilies } from '../../../../web/src/architectures/families/index.js';
+import {
+  defaultsOf,
+  families,
+  knownModels,
+  onnxGraphs,
+  webllmFamilies,
+} from '../../../../web/src/architectures/families/index.js';
 import { Config } from '../../../../web/src/architectures/huggingface/config.js';
 import { convertHuggingface } from '../../../../web/src/architectures/huggingface/convert.js';
 import { fileOf, folderOf, type Weights } from '../../support/recipes.js';
@@ -252,9 +258,11 @@ describe('defaults', () => {
 
 describe('models of other programs', () => {
   it('have one description each, whatever classes spread another one', () => {
-    for (const { mlx = {}, webllm = {} } of families) {
+    for (const { mlx = {}, webllm = {}, onnx = {} } of families) {
       for (const [type, model] of Object.entries(mlx)) expect(knownModels[type], type).toBe(model);
       for (const [name, family] of Object.entries(webllm)) expect(webllmFamilies.get(name), name).toBe(family);
+      for (const [name, graph] of Object.entries(onnx))
+        expect(onnxGraphs.get(graph.kind === 'decoder' ? name : `${name}Model`), name).toBe(graph);
     }
   });
 

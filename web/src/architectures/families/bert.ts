@@ -1,13 +1,14 @@
 /**
- * BERT and encoders that follow it: DistilBERT, RoBERTa, XLM-R, Jina v2 and v3, Nomic and ModernBERT.
+ * BERT and encoders that follow it: DistilBERT, RoBERTa, XLM-R, Jina v2 and v3; graphs of ELECTRA, CamemBERT and MPNet, too.
  * Reference: github.com/ggml-org/llama.cpp, conversion/bert.py at 2ca8afc. Tests compare with llama.cpp v0.5.0.
  */
 import { noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
-import { badConfig, unsupportedConfig } from '../huggingface/errors.js';
+import { badConfig } from '../huggingface/errors.js';
 import { isObject } from '../huggingface/json.js';
 import { type Details, type Draft, encoderNumbers, type ModelClass } from '../huggingface/reading.js';
 import type { Row, TensorTable } from '../huggingface/tensors.js';
+import type { EncoderGraph, Heads } from '../onnx/families.js';
 import { withBias } from './rows.js';
 
 const bertDefaults = {
@@ -24,7 +25,7 @@ const bertDefaults = {
 const unused = /^(embeddings\.position_ids$|pooler\.dense\.|cls\.predictions|cls\.seq_relationship)/;
 
 /** The name of a tensor without the prefix of the model and with endings of today; undefined for tensors that are left out. */
-function bertName(name: string): string | undefined {
+export function bertName(name: string): string | undefined {
   const own = name
     .replace(/^(bert|roberta|distilbert)\./, '')
     .replace(/\.gamma$/, '.weight')
@@ -32,19 +33,19 @@ function bertName(name: string): string | undefined {
   return unused.test(own) ? undefined : own;
 }
 
-const words: Row = { from: 'embeddings.word_embeddings', to: 'token_embd', shape: ['vocabulary', 'hidden'] };
+export const words: Row = { from: 'embeddings.word_embeddings', to: 'token_embd', shape: ['vocabulary', 'hidden'] };
 const positionRow: Row = {
   from: 'embeddings.position_embeddings',
   to: 'position_embd',
   shape: ['positions', 'hidden'],
 };
-const tokenTypes: Row = {
+export const tokenTypes: Row = {
   from: 'embeddings.token_type_embeddings',
   to: 'token_types',
   shape: ['tokenTypes', 'hidden'],
 };
 const embeddingNorm: Row = { from: 'embeddings.LayerNorm', to: 'token_embd_norm', shape: ['hidden'], bias: 'always' };
-const earlyNorm: Row = { from: 'emb_ln', to: 'token_embd_norm', shape: ['hidden'], bias: 'always' };
+export const earlyNorm: Row = { from: 'emb_ln', to: 'token_embd_norm', shape: ['hidden'], bias: 'always' };
 
 const bertAttention = withBias([
   { from: 'attention.self.query', to: 'attn_q', shape: ['hidden', 'hidden'] },
@@ -68,7 +69,79 @@ const bertTable: TensorTable = {
   rename: bertName,
 };
 
-const bert: ModelClass = {
+/** Settings that graphs of these encoders compute. */
+const absolute = { position_embedding_type: ['absolute'], is_decoder: [false], add_cross_attention: [false] } as const;
+
+/** Heads that classify tokens, and find the ends of answers. */
+const tokenHeads: Heads = {
+  ForTokenClassification: [{ linear: 'classifier' }],
+  ForQuestionAnswering: [{ linear: 'qa_outputs' }],
+};
+
+/** Names of the tensors of a layer, and outside of layers. */
+const bertLayer = {
+  prefix: 'encoder.layer.',
+  attention: ['attention.self.query', 'attention.self.key', 'attention.self.value'],
+  output: 'attention.output.dense',
+  norms: ['attention.output.LayerNorm', 'output.LayerNorm'],
+  up: 'intermediate.dense',
+  down: 'output.dense',
+} as const;
+
+const bertOutside = {
+  words: 'embeddings.word_embeddings',
+  positions: 'embeddings.position_embeddings',
+  types: 'embeddings.token_type_embeddings',
+  norm: 'embeddings.LayerNorm',
+} as const;
+
+const bertGraph: EncoderGraph = {
+  kind: 'encoder',
+  modelType: 'bert',
+  prefix: 'bert.',
+  outside: bertOutside,
+  layer: bertLayer,
+  takesTypes: true,
+  only: absolute,
+  heads: {
+    ...tokenHeads,
+    ForMaskedLM: [
+      { linear: 'cls.predictions.transform.dense' },
+      { apply: 'act' },
+      { norm: 'cls.predictions.transform.LayerNorm' },
+      { tied: 'words', bias: 'cls.predictions.bias' },
+    ],
+    ForSequenceClassification: [
+      { take: 'first' },
+      { linear: 'bert.pooler.dense' },
+      { apply: 'tanh' },
+      { linear: 'classifier' },
+    ],
+  },
+};
+
+/** A head on the first token: a product, a function and a product. */
+const denseHead = (apply: 'tanh' | 'gelu') =>
+  [{ take: 'first' }, { linear: 'classifier.dense' }, { apply }, { linear: 'classifier.out_proj' }] as const;
+
+const electraGraph: EncoderGraph = {
+  ...bertGraph,
+  modelType: 'electra',
+  prefix: 'electra.',
+  outside: { ...bertOutside, project: 'embeddings_project' },
+  heads: {
+    ...tokenHeads,
+    ForMaskedLM: [
+      { linear: 'generator_predictions.dense' },
+      { apply: 'gelu' },
+      { norm: 'generator_predictions.LayerNorm' },
+      { tied: 'words', bias: 'generator_lm_head.bias' },
+    ],
+    ForSequenceClassification: denseHead('gelu'),
+  },
+};
+
+export const bert: ModelClass = {
   architecture: 'bert',
   classes: { BertModel: bertDefaults, BertForMaskedLM: bertDefaults },
   writesPooling: true,
@@ -84,9 +157,48 @@ const bert: ModelClass = {
   },
   encoder: 'wordpiece',
   table: bertTable,
+  onnx: { Bert: bertGraph, Electra: electraGraph },
 };
 
 const distilDefaults = { dim: 768, hidden_dim: 3072, n_layers: 6, n_heads: 12, max_position_embeddings: 512 };
+
+const distilBertGraph: EncoderGraph = {
+  kind: 'encoder',
+  modelType: 'distilbert',
+  prefix: 'distilbert.',
+  sizes: {
+    hidden: 'dim',
+    layers: 'n_layers',
+    heads: 'n_heads',
+    feedForward: 'hidden_dim',
+    activation: 'activation',
+    epsilon: 'layer_norm_eps',
+  },
+  outside: { words: bertOutside.words, positions: bertOutside.positions, norm: bertOutside.norm },
+  layer: {
+    prefix: 'transformer.layer.',
+    attention: ['attention.q_lin', 'attention.k_lin', 'attention.v_lin'],
+    output: 'attention.out_lin',
+    norms: ['sa_layer_norm', 'output_layer_norm'],
+    up: 'ffn.lin1',
+    down: 'ffn.lin2',
+  },
+  heads: {
+    ...tokenHeads,
+    ForMaskedLM: [
+      { linear: 'vocab_transform' },
+      { apply: 'act' },
+      { norm: 'vocab_layer_norm' },
+      { tied: 'words', bias: 'vocab_projector.bias' },
+    ],
+    ForSequenceClassification: [
+      { take: 'first' },
+      { linear: 'pre_classifier' },
+      { apply: 'relu' },
+      { linear: 'classifier' },
+    ],
+  },
+};
 
 const distilBert: ModelClass = {
   ...bert,
@@ -112,6 +224,7 @@ const distilBert: ModelClass = {
     // Heads for training are left out.
     rename: (name) => (/^(distilbert\.)?vocab_/.test(name) ? undefined : bertName(name)),
   },
+  onnx: { DistilBert: distilBertGraph },
 };
 
 // ------------------------------------------------------------------------------------------------------------------------ RoBERTa
@@ -167,11 +280,57 @@ function readRoberta(draft: Draft, classifies: boolean): Details {
   };
 }
 
+const robertaGraph: EncoderGraph = {
+  kind: 'encoder',
+  modelType: 'roberta',
+  prefix: 'roberta.',
+  outside: bertOutside,
+  layer: bertLayer,
+  countsWords: true,
+  only: absolute,
+  heads: {
+    ...tokenHeads,
+    ForMaskedLM: [
+      { linear: 'lm_head.dense' },
+      { apply: 'gelu' },
+      { norm: 'lm_head.layer_norm' },
+      { tied: 'words', bias: 'lm_head.bias' },
+    ],
+    ForSequenceClassification: denseHead('tanh'),
+  },
+};
+
+const mpnetGraph: EncoderGraph = {
+  kind: 'encoder',
+  modelType: 'mpnet',
+  prefix: 'mpnet.',
+  outside: {
+    words: bertOutside.words,
+    positions: bertOutside.positions,
+    norm: bertOutside.norm,
+    distances: 'encoder.relative_attention_bias',
+  },
+  layer: {
+    ...bertLayer,
+    attention: ['attention.attn.q', 'attention.attn.k', 'attention.attn.v'],
+    output: 'attention.attn.o',
+    norms: ['attention.LayerNorm', 'output.LayerNorm'],
+  },
+  countsWords: true,
+  heads: robertaGraph.heads,
+};
+
 const roberta: ModelClass = {
   ...bert,
   classes: { RobertaModel: bertDefaults },
   encoder: 'roberta',
   details: (draft) => readRoberta(draft, false),
+  onnx: {
+    Roberta: robertaGraph,
+    XLMRoberta: { ...robertaGraph, modelType: 'xlm-roberta' },
+    Camembert: { ...robertaGraph, modelType: 'camembert' },
+    MPNet: mpnetGraph,
+  },
 };
 
 const robertaClassifier: ModelClass = {
@@ -250,130 +409,6 @@ const jinaBert: ModelClass = {
   },
 };
 
-// ---------------------------------------------------------------------------------------------------------- Nomic and ModernBERT
-
-const nomicBert: ModelClass = {
-  ...bert,
-  architecture: 'nomic-bert',
-  classes: { NomicBertModel: {} },
-  only: {
-    activation_function: ['swiglu'],
-    causal: [false],
-    qkv_proj_bias: [false],
-    mlp_fc1_bias: [false],
-    mlp_fc2_bias: [false],
-    prenorm: [false],
-    rotary_emb_interleaved: [false],
-    rotary_emb_fraction: [1],
-  },
-  numbers(read) {
-    const { config } = read;
-    if (config.get('moe_every_n_layers') !== undefined && config.get('moe_every_n_layers') !== 0)
-      unsupportedConfig('moe_every_n_layers is set; Nomic models with experts are not supported');
-    if (config.get('rotary_emb_scale_base') !== undefined)
-      unsupportedConfig('rotary_emb_scale_base is set; llama.cpp computes Nomic models without it');
-    const names = { layers: 'n_layer', hidden: 'n_embd', heads: 'n_head', feedForward: 'n_inner' };
-    const { keys, sizes } = encoderNumbers(read, names, 'layer_norm_epsilon');
-    // The training context follows from two numbers.
-    const [positions, trained] = [config.whole('n_positions'), config.whole('max_trained_positions', 2048)];
-    if (trained !== 2048 || (positions !== 8192 && positions !== 2048))
-      unsupportedConfig(`n_positions is ${positions} and max_trained_positions ${trained}; known are 8192 and 2048`);
-    const own = {
-      context_length: positions === 8192 ? 2048 : 512,
-      'rope.freq_base': config.positive('rotary_emb_base'),
-    };
-    return { keys: { ...keys, ...own }, sizes: { ...sizes, tokenTypes: config.whole('type_vocab_size', 1) } };
-  },
-  table: {
-    layerPrefix: 'encoder.layers.',
-    outside: [words, { ...tokenTypes, optional: true }, earlyNorm],
-    layer: [
-      { from: 'attn.Wqkv', to: 'attn_qkv', shape: ['together', 'hidden'] },
-      { from: 'attn.out_proj', to: 'attn_output', shape: ['hidden', 'hidden'] },
-      { from: 'norm1', to: 'attn_output_norm', shape: ['hidden'], bias: 'always' },
-      { from: 'mlp.fc11', to: 'ffn_up', shape: ['feedForward', 'hidden'] },
-      { from: 'mlp.fc12', to: 'ffn_gate', shape: ['feedForward', 'hidden'] },
-      { from: 'mlp.fc2', to: 'ffn_down', shape: ['hidden', 'feedForward'] },
-      { from: 'norm2', to: 'layer_output_norm', shape: ['hidden'], bias: 'always' },
-    ],
-    rename: bertName,
-  },
-};
-
-const modernDefaults = {
-  hidden_size: 768,
-  intermediate_size: 1152,
-  num_hidden_layers: 22,
-  num_attention_heads: 12,
-  max_position_embeddings: 8192,
-  norm_eps: 1e-5,
-  local_attention: 128,
-  global_attn_every_n_layers: 3,
-  global_rope_theta: 160000,
-  local_rope_theta: 10000,
-};
-
-const modernBert: ModelClass = {
-  architecture: 'modern-bert',
-  classes: { ModernBertModel: modernDefaults, ModernBertForMaskedLM: modernDefaults },
-  writesPooling: true,
-  preTokenizers: { 'gpt-2': 'modern-bert' },
-  adds: { bos: true, eos: true, sep: true },
-  only: { hidden_activation: ['gelu'], attention_bias: [false], mlp_bias: [false], norm_bias: [false] },
-  encoder: 'modern-bert',
-  numbers(read) {
-    const { config, rope } = read;
-    const names = { layers: 'num_hidden_layers', hidden: 'hidden_size', heads: 'num_attention_heads' };
-    const all = { ...names, feedForward: 'intermediate_size', context: 'max_position_embeddings' };
-    const epsilon = config.positive('norm_eps');
-    // The runtime reads one addend, and the converter writes one for norms of each kind that the file states.
-    const stated = config.maybePositive('layer_norm_eps');
-    if (stated !== undefined && stated !== epsilon)
-      unsupportedConfig(`layer_norm_eps is ${stated} and norm_eps ${epsilon}; llama.cpp computes them alike only`);
-    const { keys, sizes } = encoderNumbers(read, all, stated ?? epsilon);
-    const window = config.whole('local_attention');
-    if (window % 2 !== 0) badConfig(`local_attention is ${window}; it has to be even`);
-    return {
-      keys: {
-        ...keys,
-        'rope.freq_base': rope.theta ?? config.positive('global_rope_theta'),
-        'rope.freq_base_swa': rope.localTheta ?? config.positive('local_rope_theta'),
-        'rope.scaling.type': 'none',
-        'attention.layer_norm_rms_epsilon': epsilon,
-        'attention.sliding_window': window,
-        // Each n-th layer sees the whole text, and the others a window.
-        'attention.sliding_window_pattern': config.whole('global_attn_every_n_layers'),
-        vocab_size: sizes.vocabulary,
-        hidden_activation: 'gelu',
-      },
-      sizes,
-    };
-  },
-  table: {
-    layerPrefix: 'layers.',
-    outside: [
-      { from: 'embeddings.tok_embeddings', to: 'token_embd', shape: ['vocabulary', 'hidden'] },
-      { from: 'embeddings.norm', to: 'token_embd_norm', shape: ['hidden'] },
-      { from: 'final_norm', to: 'output_norm', shape: ['hidden'] },
-      { from: 'head.dense', to: 'cls', shape: ['hidden', 'hidden'], optional: true },
-      { from: 'head.norm', to: 'cls.norm', shape: ['hidden'], optional: true },
-    ],
-    layer: [
-      { from: 'attn_norm', to: 'attn_norm', shape: ['hidden'], only: (layer) => layer > 0 },
-      { from: 'attn.Wqkv', to: 'attn_qkv', shape: ['together', 'hidden'] },
-      { from: 'attn.Wo', to: 'attn_output', shape: ['hidden', 'hidden'] },
-      { from: 'mlp_norm', to: 'ffn_norm', shape: ['hidden'] },
-      { from: 'mlp.Wi', to: 'ffn_up', shape: ['2 feedForward', 'hidden'] },
-      { from: 'mlp.Wo', to: 'ffn_down', shape: ['hidden', 'feedForward'] },
-    ],
-    // The last product of the head for training is the embedding, with a bias.
-    rename: (name) => {
-      const own = name.replace(/^model\./, '');
-      return own.startsWith('decoder.') ? undefined : own;
-    },
-  },
-};
-
 export const bertFamily: readonly ModelClass[] = [
-  ...[bert, distilBert, roberta, robertaClassifier, xlmRoberta, xlmRobertaClassifier, jinaBert, nomicBert, modernBert],
+  ...[bert, distilBert, roberta, robertaClassifier, xlmRoberta, xlmRobertaClassifier, jinaBert],
 ];

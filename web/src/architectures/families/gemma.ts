@@ -20,6 +20,7 @@ import {
 } from '../huggingface/reading.js';
 import { madeTensor } from '../huggingface/rope.js';
 import type { Row, TensorTable } from '../huggingface/tensors.js';
+import type { DecoderGraph } from '../onnx/families.js';
 import type { Traits } from '../traits.js';
 import {
   attention,
@@ -108,6 +109,7 @@ const gemma: ModelClass = {
     },
   },
   mlx: { gemma: { head: 'tied' } },
+  onnx: { GemmaForCausalLM: { kind: 'decoder', modelType: 'gemma', isGemma: true, scaling: [] } },
 };
 
 /** Fails if the scale of attention differs from llama.cpp's. Its largest models use another divisor. */
@@ -117,6 +119,17 @@ function checkAttentionScale({ config, sizes: { heads, hidden, head, layers } }:
   if (scalar !== undefined && scalar !== taken)
     unsupportedConfig(`query_pre_attn_scalar is ${scalar}; llama.cpp computes this model with ${taken}`);
 }
+
+/** The graph of Gemma 2. */
+const gemma2Graph: DecoderGraph = {
+  kind: 'decoder',
+  modelType: 'gemma2',
+  norms: 'around',
+  isGemma: true,
+  scaling: ['linear'],
+  slides: allBut(2),
+  only: { use_bidirectional_attention: [false] },
+};
 
 const gemma2: ModelClass = {
   architecture: 'gemma2',
@@ -172,6 +185,7 @@ const gemma2: ModelClass = {
     },
   },
   mlx: { gemma2: { head: 'tied' } },
+  onnx: { Gemma2ForCausalLM: gemma2Graph },
 };
 
 const gemma3Table: TensorTable = {
@@ -203,6 +217,9 @@ const gemma3: ModelClass = {
     };
   },
   mlx: { gemma3_text: {} },
+  onnx: {
+    Gemma3ForCausalLM: { ...gemma2Graph, modelType: 'gemma3_text', headNorms: 'each', slides: allBut(6) },
+  },
 };
 
 /** EmbeddingGemma: each token sees the others on both sides. Its embedding lacks the prefix of the model. */

@@ -37,6 +37,7 @@ const granite: ModelClass = {
   table: llamaTable,
   details: (draft) => ({ keys: graniteKeys(draft) }),
   mlx: { granite: {} },
+  onnx: { GraniteForCausalLM: { kind: 'decoder', modelType: 'granite', hasFactors: true } },
 };
 
 /** Experts. The gates and ups of all of them are one tensor. */

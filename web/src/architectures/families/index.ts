@@ -6,6 +6,7 @@ import { type Config, readRope } from '../huggingface/config.js';
 import { badConfig, unsupportedConfig } from '../huggingface/errors.js';
 import { type Json, member } from '../huggingface/json.js';
 import { type Model, type ModelClass, type Read, readClass } from '../huggingface/reading.js';
+import type { GraphFacts } from '../onnx/families.js';
 import type { WebllmFamily } from '../webllm/families.js';
 import { arcee } from './arcee.js';
 import { bertFamily } from './bert.js';
@@ -22,6 +23,7 @@ import { hunyuanDense } from './hunyuan.js';
 import { lfm2 } from './lfm2.js';
 import { llamaFamily } from './llama.js';
 import { mambaFamily } from './mamba.js';
+import { modernBertFamily } from './modern-bert.js';
 import { nemotron } from './nemotron.js';
 import { olmoFamily } from './olmo.js';
 import { phiFamily } from './phi.js';
@@ -50,6 +52,7 @@ export const families: readonly ModelClass[] = [
   nemotron,
   seedOss,
   ...bertFamily,
+  ...modernBertFamily,
   ...t5Family,
 ];
 
@@ -74,6 +77,16 @@ export function architectureFacts(architecture: string): Partial<ModelClass> {
 /** Classes for which WebLLM has libraries, by their names in config.json. */
 export const webllmFamilies: ReadonlyMap<string, WebllmFamily> = new Map(
   families.flatMap((one) => Object.entries(one.webllm ?? {})),
+);
+
+/** Classes whose graphs are known, by their names in config.json: encoders without a head, and with each one that they have. */
+export const onnxGraphs: ReadonlyMap<string, GraphFacts> = new Map(
+  families
+    .flatMap(({ onnx = {} }) => Object.entries(onnx))
+    .flatMap(([name, graph]) => {
+      const ends = graph.kind === 'decoder' ? [''] : ['Model', ...Object.keys(graph.heads)];
+      return ends.map((end) => [name + end, graph] as const);
+    }),
 );
 
 /** Models that mlx-lm loads, by the `model_type` of config.json. */

@@ -114,6 +114,10 @@ const llama: ModelClass = {
     },
   },
   mlx: { llama: {}, mistral: {} },
+  onnx: {
+    LlamaForCausalLM: { kind: 'decoder', modelType: 'llama' },
+    MistralForCausalLM: { kind: 'decoder', modelType: 'mistral' },
+  },
 };
 
 /** The text models of SmolVLM, Idefics 3 and VideoLLaMA 3. */
@@ -182,6 +186,9 @@ const smollm3: ModelClass = {
     return { keys: llamaKeys(draft) };
   },
   mlx: { smollm3: {} },
+  onnx: {
+    SmolLM3ForCausalLM: { kind: 'decoder', modelType: 'smollm3', skipsRotary: true, switchesWindow: true },
+  },
 };
 
 const mistral3Defaults = decoderDefaults([4096, 14336, 34], [32, 8], 262144, { rms_norm_eps: 1e-5, rope_theta: 1e6 });

@@ -55,6 +55,7 @@ const olmo2: ModelClass = {
   table: { layer: [...lateNorms, ...normedAttention, ...feedForward] },
   details: (draft) => ({ keys: threeOfFourWindows(draft) }),
   mlx: { olmo2: {}, olmo3: {} },
+  onnx: { Olmo2ForCausalLM: { kind: 'decoder', modelType: 'olmo2', norms: 'behind', headNorms: 'all' } },
 };
 
 const olmoe: ModelClass = {

@@ -135,6 +135,7 @@ const phi3: ModelClass = {
     },
   },
   mlx: { phi3: {} },
+  onnx: { Phi3ForCausalLM: { kind: 'decoder', modelType: 'phi3', isFused: true, scaling: ['longrope'] } },
 };
 
 /** A head that must not be missing. */

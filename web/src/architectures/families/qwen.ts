@@ -96,6 +96,7 @@ const qwen2: ModelClass = {
     },
   },
   mlx: { qwen2: {} },
+  onnx: { Qwen2ForCausalLM: { kind: 'decoder', modelType: 'qwen2', switchesWindow: true } },
 };
 
 const qwen3: ModelClass = {
@@ -129,6 +130,7 @@ const qwen3: ModelClass = {
     },
   },
   mlx: { qwen3: {} },
+  onnx: { Qwen3ForCausalLM: { kind: 'decoder', modelType: 'qwen3', headNorms: 'each', switchesWindow: true } },
 };
 
 // ------------------------------------------------------------------------------------------------------------------------ experts

@@ -5,6 +5,7 @@
 import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import type { KnownModels } from '../../formats/known-models.js';
+import type { GraphFacts } from '../onnx/families.js';
 import type { Recipe } from '../recipe.js';
 import type { Traits } from '../traits.js';
 import type { WebllmFamily } from '../webllm/families.js';
@@ -119,6 +120,11 @@ export interface ModelClass extends TokenizerFacts {
   readonly webllm?: Readonly<Record<string, WebllmFamily>>;
   /** Models that mlx-lm loads, by the `model_type` of config.json. Classes that spread another one share them, too. */
   readonly mlx?: KnownModels;
+  /**
+   * Graphs for transformers.js: of decoders by their names in config.json, of encoders by what the names of their classes have before the head.
+   * Classes that spread another one share them, too.
+   */
+  readonly onnx?: Readonly<Record<string, GraphFacts>>;
   readonly details?: (draft: Draft) => Details;
   /** True if llama.cpp's converter writes the pooling of modules.json. */
   readonly writesPooling?: true | undefined;

@@ -13,13 +13,12 @@ import { sourceNotes } from '../../formats/safetensors/layouts/registry.js';
 import { tensorsAsFloats } from '../../formats/safetensors/safetensors.js';
 import { dimensionsText } from '../carry-out.js';
 import type { Beside, Converted } from '../converter.js';
-import { defaultsOf } from '../families/index.js';
+import { defaultsOf, onnxGraphs } from '../families/index.js';
 import { Config } from '../huggingface/config.js';
 import { incomplete, unsupported } from '../huggingface/errors.js';
 import { arrayMember, type Json, objectMember, parseObject } from '../huggingface/json.js';
 import { cacheKeys, decoderGraph } from './decoder.js';
 import { encoderGraph } from './encoder.js';
-import { onnxFamilies } from './families.js';
 
 /** Tensors that folders may have and graphs compute. */
 const unused = /\.rotary_emb\.inv_freq$|\.position_ids$/;
@@ -96,10 +95,10 @@ export async function convertOnnx(
   const keys = parseObject('config.json', bytes);
   const config = new Config(keys, defaultsOf, largestCount(model.tensors));
   const [architecture] = arrayMember(keys, 'architectures');
-  const facts = onnxFamilies.get(architecture as string);
+  const facts = onnxGraphs.get(architecture as string);
   if (facts === undefined) {
     const name = typeof architecture === 'string' ? quoted(architecture) : 'without a name';
-    const known = [...onnxFamilies.keys()].join(', ');
+    const known = [...onnxGraphs.keys()].join(', ');
     return unsupported('config.json', `no graph is known for the architecture ${name}; graphs are known for ${known}`);
   }
   const tensors = await tensorsAsFloats(model, requantize);

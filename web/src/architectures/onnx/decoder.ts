@@ -8,38 +8,13 @@ import { type Config, type Rope, readRope } from '../huggingface/config.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
 import type { Json } from '../huggingface/json.js';
 import { setting } from '../huggingface/rope.js';
+import type { DecoderGraph } from './families.js';
 import type { GraphWriter, ValueName } from './graph.js';
 import { functionNamed, Parts, type Shapes, type Turns } from './parts.js';
 import { type Frequencies, frequenciesOf } from './rope.js';
 
 const file = 'config.json';
-
-/** Facts about the graph of a decoder, beside the numbers in config.json. Without any it is Llama's. */
-export interface DecoderGraph {
-  readonly kind: 'decoder';
-  /** Name of the kind of model in transformers.js, for a config.json that lacks it. */
-  readonly modelType: string;
-  /** Norms of a layer: of the outputs of attention and feed-forward part, or around both. @defaultValue of their inputs */
-  readonly norms?: 'behind' | 'around';
-  /** Norms of queries and keys: of each head, or of all together. */
-  readonly headNorms?: 'each' | 'all';
-  /** True for Gemma: norms multiply by their weights plus 1, and embeddings by the root of their length. */
-  readonly isGemma?: true;
-  /** True if attention has one matrix for queries, keys and values, and the feed-forward part one for gates and ups. */
-  readonly isFused?: true;
-  /** Kinds of scaling of the rotary embedding. */
-  readonly scaling: readonly string[];
-  /** True for layers without a window, where config.json has neither layer_types nor a list; undefined if a window is for all layers. */
-  readonly isGlobal?: (layer: number) => boolean;
-  /** True if config.json may switch windows off. */
-  readonly switchesWindow?: true;
-  /** True if some layers have no rotary embedding, as no_rope_layers says, else each fourth one. */
-  readonly skipsRotary?: true;
-  /** True for factors of embeddings, residuals, attention and logits, as Granite has. */
-  readonly hasFactors?: true;
-  /** Values of keys that the graph computes. */
-  readonly only?: Readonly<Record<string, readonly unknown[]>>;
-}
+const usualScaling = ['linear', 'llama3', 'yarn'] as const;
 
 /** The window of each layer; undefined for layers that see all tokens. */
 function windowsOf(config: Config, facts: DecoderGraph, layers: number): readonly (number | undefined)[] {
@@ -57,7 +32,7 @@ function windowsOf(config: Config, facts: DecoderGraph, layers: number): readonl
       unsupported(file, `layer_types[${i}] is ${show(type)}; it can be full_attention or sliding_attention`);
     const isGlobal =
       type === undefined
-        ? (step === undefined ? facts.isGlobal?.(i) : (i + 1) % step === 0) || (from !== undefined && i < from)
+        ? (step === undefined ? facts.slides?.(i) === false : (i + 1) % step === 0) || (from !== undefined && i < from)
         : type === 'full_attention';
     if (isGlobal || (isOff && type === undefined) || isWide) return undefined;
     if (window === undefined && type === 'sliding_attention') badFolderFile(file, 'sliding_window is missing');
@@ -268,7 +243,7 @@ class DecoderWriter extends Parts {
   write(): GraphWriter {
     const { graph } = this;
     const config = this.#config;
-    const { isGemma = false, norms, scaling } = this.#facts;
+    const { isGemma = false, norms, scaling = usualScaling } = this.#facts;
     const windows = windowsOf(config, this.#facts, this.#layers);
     const rotaries = rotariesOf(config, this.#facts, this.#layers);
     const vocabulary = config.whole('vocab_size');
