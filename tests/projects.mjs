@@ -171,7 +171,7 @@ const node = {
     'tests/web/search/properties.node.test.ts',
     'tests/web/search/workers.test.ts',
     'tests/web/cli/push.node.test.ts',
-    'tests/web/hub/{cli,client,page,push,requests,trouble}.node.test.ts',
+    'tests/web/hub/{cli,client,commands,page,push,requests,trouble}.node.test.ts',
   ],
   reads: [...library, 'cpp'],
 };

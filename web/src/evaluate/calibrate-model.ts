@@ -12,7 +12,7 @@ import type { ModelOutput } from '../formats/files/sinks.js';
 import { momentsShare } from '../formats/held-back.js';
 import type { ModelSamples, RunOptions, UnreachedWeight } from '../formats/run.js';
 import type { MomentsFile } from '../formats/statistics.js';
-import { checkTextOptions, type LanguageData, type TextOptions } from './texts.js';
+import { checkTextOptions, dataOnHub, type LanguageData, type TextOptions } from './texts.js';
 
 /** Options of `calibrateModel`. */
 export interface CalibrateModelOptions extends TextOptions {
@@ -130,7 +130,7 @@ export async function calibrateModel(
       if (runs !== undefined) {
         if (mix !== undefined) throw rangeError('mix', { kind: 'onlyFor', files: 'folders and GGUF files' }, mix);
         const { calibrateRuns } = await imported(import('./calibrate-runs.js'));
-        return calibrateRuns(opened, runs, data, { ...all, ranges: ranges === true, run });
+        return calibrateRuns(opened, runs, await dataOnHub(data, own.signal), { ...all, ranges: ranges === true, run });
       }
       if (ranges === true) throw rangeError('ranges', { kind: 'onlyFor', files: 'ONNX' }, ranges);
       const { calibrateLanguage } = await imported(import('./calibrate-language.js'));

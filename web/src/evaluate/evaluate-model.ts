@@ -15,6 +15,7 @@ import type { JudgedModel, LanguageComparison, LanguageEvaluation } from './eval
 import {
   checkTextOptions,
   chunkedTokens,
+  dataOnHub,
   type LanguageData,
   progressReporter,
   samplesFrom,
@@ -104,7 +105,7 @@ export async function evaluateModel(
           const { signal } = own;
           const waiting = waitingFor(signal);
           try {
-            const samples = await samplesFrom(first, runs, data, own);
+            const samples = await samplesFrom(first, runs, await dataOnHub(data, signal), own);
             const count = Array.isArray(samples) ? samples.length : 0;
             const open = (file: FileInput) => openWithin(waiting, file);
             const report = progressReporter(own, 'evaluate', 'samples');

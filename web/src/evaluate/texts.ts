@@ -1,9 +1,10 @@
 /** Texts for models: options about them, and their tokens. */
 
+import { withHub } from '../convert/named.js';
 import type { Opened } from '../convert/open.js';
 import { type DataProgress, type WorkOptions, workEntries } from '../convert/work-options.js';
 
-import { rangeError, ScalepointError, typeError } from '../core/errors.js';
+import { asOption, rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { ofType, whole } from '../core/option-problem.js';
 import { callback, checkOptionValues, numberOption, type OptionsOf, option } from '../core/schema.js';
 import { show } from '../core/show.js';
@@ -166,6 +167,20 @@ export async function chunkedTokens(
     throw rangeError(option, { kind: 'number', min: Math.max(4, size), unit: 'tokens' }, ids.length);
   }
   return { ids, size };
+}
+
+/** Data whose files are those that names on the hub mean, at one commit for all passes. @throws RangeError, ScalepointError naming the option */
+export async function dataOnHub<T>(data: T, signal: AbortSignal | undefined): Promise<T> {
+  if (typeof data !== 'object' || data === null || !('files' in data)) return data;
+  const onHub = async (file: unknown, path: string) => {
+    const { file: found } = await withHub(file, signal).catch((error) => Promise.reject(asOption(path, error)));
+    return found;
+  };
+  const { files } = data;
+  const found = Array.isArray(files)
+    ? await Promise.all(files.map((file, i) => onHub(file, `data.files[${i}]`)))
+    : await onHub(files, 'data.files');
+  return { ...data, files: found };
 }
 
 /** Texts and ids as samples of a model that a runtime runs, one for each chunk. Samples stay as they are. */
