@@ -78,16 +78,32 @@ export interface CompareReport extends Partial<RunReport> {
 /** Two tensors of one shape. */
 type TensorPair = readonly [a: LogicalTensor, b: LogicalTensor];
 
-/** A matrix in the orientation of the other model, which may hold its transpose. */
-function alike(tensor: LogicalTensor, other: LogicalTensor): LogicalTensor {
-  const { turned } = tensor;
-  if (turned === undefined || other.turned !== undefined || other.shape.join() !== turned.shape.join()) return tensor;
-  // A square matrix has the same shape both ways. Then only the operators that read it decide.
-  return other.isTurned || turned.shape.join() !== tensor.shape.join() ? { ...tensor, ...turned } : tensor;
+type Tensors = ReadonlyMap<string, LogicalTensor>;
+
+/** Matrices of a model that may lie turned in another one; undefined for those that cannot. */
+function turnedFor({ shape, turned }: LogicalTensor, other: LogicalTensor | undefined) {
+  if (turned === undefined || other?.turned !== undefined || other?.shape.join() !== turned.shape.join())
+    return undefined;
+  return { turned, isSquare: turned.shape.join() === shape.join() };
+}
+
+/**
+ * A matrix in the orientation of the other model, which may hold its transpose.
+ * @param liesTurned true if square matrices, which have the same shape both ways, lie turned in the other model
+ */
+function alike(tensor: LogicalTensor, other: LogicalTensor, liesTurned: boolean): LogicalTensor {
+  const { turned, isSquare } = turnedFor(tensor, other) ?? {};
+  return turned !== undefined && (!isSquare || liesTurned) ? { ...tensor, ...turned } : tensor;
+}
+
+/** True if matrices lie turned in a model of another format, where no operator that reads them says so: those that are not square show it. */
+function showsTurned(tensors: Tensors, others: Tensors): boolean {
+  for (const [name, tensor] of tensors) if (turnedFor(tensor, others.get(name))?.isSquare === false) return true;
+  return false;
 }
 
 /** The tensors of a model by name; in the format of the other model, if it can be converted to that. */
-async function tensorsByName({ format, model, beside }: Opened, other: Opened): Promise<Map<string, LogicalTensor>> {
+async function tensorsByName({ format, model, beside }: Opened, other: Opened): Promise<Tensors> {
   const converter = makersFor(format).find((known) => known.converter?.result === other.format.name)?.converter;
   let converted: Converted | undefined;
   try {
@@ -126,12 +142,17 @@ function* comparedSteps(pairs: readonly TensorPair[], firstFileOfB: number, prog
 async function compareOpen(a: Opened, b: Opened, options: WorkOptions): Promise<CompareReport> {
   // Pair tensors by name. Leave out those that cannot be compared, with the reason.
   const [inA, inB] = [await tensorsByName(a, b), await tensorsByName(b, a)];
+  const isOther = a.format !== b.format;
+  const [turnsInA, turnsInB] = [isOther && showsTurned(inB, inA), isOther && showsTurned(inA, inB)];
   const pairs: TensorPair[] = [];
   const skipped: CompareReport['skipped'][number][] = [];
   for (const [name, tensor] of inA) {
     const other = inB.get(name);
     if (other === undefined) continue;
-    const pair: TensorPair = [alike(tensor, other), alike(other, tensor)];
+    const pair: TensorPair = [
+      alike(tensor, other, turnsInB || other.isTurned === true),
+      alike(other, tensor, turnsInA || tensor.isTurned === true),
+    ];
     const [x, y] = pair;
     const unreadable = pair.find(({ form }) => codecOf(form).decode === undefined);
     if (x.shape.join() !== y.shape.join()) {

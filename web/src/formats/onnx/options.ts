@@ -146,9 +146,8 @@ export const options = optionTable<OnnxOptions & OnnxSidecars>('ONNX', { ...entr
   const taken = (folderTargets.find(({ name }) => name === to) ?? target)?.options;
   const other = targetOptions.find((name) => choices[name] !== undefined && taken?.includes(name) === false);
   if (other !== undefined) throw rangeError(other, without('to', to), choices[other]);
-  // A folder has the config.json of the model, and float32 no other types.
+  // A folder has the config.json of the model.
   if (folder !== undefined && choices.config !== undefined) throw rangeError('config', without('to', to));
-  if (folder !== undefined && target === undefined && rules !== undefined) throw rangeError('rules', without('to', to));
   // Check options against each other.
   checkStatistics(choices);
   if (zeroPoints === 'float' && target?.zeroPoints?.includes('float') !== true) {
@@ -171,4 +170,7 @@ export const options = optionTable<OnnxOptions & OnnxSidecars>('ONNX', { ...entr
     if (granularity !== undefined)
       throw rangeError(`${path}.granularity`, { kind: 'onlyFor', files: 'safetensors' }, granularity);
   });
+  // A folder in float32 has no other types.
+  const hasRules = rules !== undefined && rules.length > 0;
+  if (hasRules && folder !== undefined && target === undefined) throw rangeError('rules', without('to', to));
 });
