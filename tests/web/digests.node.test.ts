@@ -893,7 +893,7 @@ describe('the command line', () => {
         'compare plain.safetensors plain.int8.safetensors --workers 0',
         'compare plain.safetensors mse.safetensors --workers 0 --sort sqnr --json',
         'compare plain.safetensors mse.safetensors --workers 0 --min-sqnr 60',
-        'compare model.gguf model.Q4_K_M.gguf --workers 0',
+        'compare model.gguf model-Q4_K_M.gguf --workers 0',
         'compare model.gguf',
         'compare model.gguf model.safetensors --workers 0 --quiet',
         'quantize plain.safetensors --to int8 --workers 0',

@@ -632,16 +632,16 @@ describe('scalepoint quantize', () => {
   it('says what can be done about a model that is quantized already', async () => {
     await writeFile(path('model.gguf'), tinyLlama());
     await run(['quantize', 'model.gguf', '--to', 'Q8_0']);
-    const args = ['quantize', 'model.Q8_0.gguf', '--to', 'Q4_0'];
+    const args = ['quantize', 'model-Q8_0.gguf', '--to', 'Q4_0'];
     expect(await run(args)).toEqual({
       code: 1,
       stdout: '',
       stderr: expect.stringMatching(
-        /^scalepoint: model\.Q8_0\.gguf: tensor "output\.weight": .*; --requantize quantizes it again, .* \(byte \d+\)\n$/,
+        /^scalepoint: model-Q8_0\.gguf: tensor "output\.weight": .*; --requantize quantizes it again, .* \(byte \d+\)\n$/,
       ),
     });
     expect((await run([...args, '--requantize'])).code).toBe(0);
-    expect((await readdir(path())).sort()).toEqual(['model.Q8_0.Q4_0.gguf', 'model.Q8_0.gguf', 'model.gguf']);
+    expect((await readdir(path())).sort()).toEqual(['model-Q8_0-Q4_0.gguf', 'model-Q8_0.gguf', 'model.gguf']);
   });
 
   it('makes of a GGUF file what quantizeModel makes of it, whatever the case of the type', async () => {
@@ -652,14 +652,14 @@ describe('scalepoint quantize', () => {
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     expect(stdout).toMatch(/\nblk\.0\.ffn_gate\.weight +F16 +4×256 +2\.05 kB +2\.05 kB +kept: rule\n/);
     expect(stdout).toMatch(/\nblk\.0\.ffn_up\.weight +F16 → Q8_0 +4×256 +2\.05 kB +1\.09 kB +\d\d\.\d\d +\d\.\de-\d\n/);
-    expect(stdout).toMatch(/\nwrote model\.Q4_K_M\.gguf\n$/);
+    expect(stdout).toMatch(/\nwrote model-Q4_K_M\.gguf\n$/);
     const rules = [
       { match: /ffn_up/, to: 'Q8_0' },
       { match: /ffn_gate/, keep: true },
     ] as const;
     const result = await quantizeModel(file, { to: 'Q4_K_M', rules });
-    expect(await readFile(path('model.Q4_K_M.gguf'))).toEqual(Buffer.from(await result.bytes()));
-    expect((await readdir(path())).sort()).toEqual(['model.Q4_K_M.gguf', 'model.gguf']);
+    expect(await readFile(path('model-Q4_K_M.gguf'))).toEqual(Buffer.from(await result.bytes()));
+    expect((await readdir(path())).sort()).toEqual(['model-Q4_K_M.gguf', 'model.gguf']);
 
     const pure = await quantizeModel(file, { to: 'Q4_K_M', pure: true });
     await run(['quantize', 'model.gguf', '--to', 'Q4_K', '--pure', '-o', 'pure.gguf']);
@@ -674,7 +674,7 @@ describe('scalepoint quantize', () => {
     );
     expect((await run([...args, '--quiet'])).stderr).toBe('');
     expect((await run([...args, '--fix-alignment'])).stderr).toBe('');
-    expect((await inspectModel(path('model.Q8_0.gguf'))).tensors).toHaveLength(21);
+    expect((await inspectModel(path('model-Q8_0.gguf'))).tensors).toHaveLength(21);
   });
 
   it('takes every option of safetensors', async () => {
@@ -1089,9 +1089,9 @@ describe('scalepoint plan', () => {
     const peak = { peakBytes: expect.any(Number) };
     expect(planned).toEqual({
       file: 'model.gguf',
-      output: 'model.Q4_K_M.gguf',
+      output: 'model-Q4_K_M.gguf',
       ...plan,
-      files: [{ name: 'model.Q4_K_M.gguf', bytes: plan.totals.bytesAfter }],
+      files: [{ name: 'model-Q4_K_M.gguf', bytes: plan.totals.bytesAfter }],
       quantizationConfig: null,
       ...peak,
     });
@@ -1272,7 +1272,7 @@ describe('scalepoint compare', () => {
     await writeFile(path('model.gguf'), tinyLlama());
     for (const [file, to, output] of [
       ['model.safetensors', 'int8', 'model.int8.safetensors'],
-      ['model.gguf', 'Q8_0', 'model.Q8_0.gguf'],
+      ['model.gguf', 'Q8_0', 'model-Q8_0.gguf'],
     ] as const) {
       const { tensors } = JSON.parse((await run(['quantize', file, '--to', to, '--json'])).stdout);
       const compared = JSON.parse((await run(['compare', file, output, '--json', '--workers', '1'])).stdout);

@@ -21,10 +21,10 @@ describe('the command line', () => {
 
   it('makes GGUF of a folder, in one step or in two', async () => {
     expect(await run(['tiny', '--to', 'q4_k_m,f32', '--quiet'])).toMatchObject({ code: 0, stdout: '', stderr: '' });
-    expect(await run(['tiny/model.F32.gguf', '--to', 'Q4_K_M', '-o', 'two.gguf', '--quiet'])).toMatchObject({
+    expect(await run(['tiny/tiny-F32.gguf', '--to', 'Q4_K_M', '-o', 'two.gguf', '--quiet'])).toMatchObject({
       code: 0,
     });
-    expect(Buffer.compare(readFileSync(path('tiny/model.Q4_K_M.gguf')), readFileSync(path('two.gguf')))).toBe(0);
+    expect(Buffer.compare(readFileSync(path('tiny/tiny-Q4_K_M.gguf')), readFileSync(path('two.gguf')))).toBe(0);
   });
 
   it('tells what a folder can become, plans it, and compares it with its result', async () => {
@@ -72,14 +72,14 @@ describe('the command line', () => {
     writeFileSync(path('tiny/config.json'), JSON.stringify({ ...tower.config, text_config: text }));
     writeFileSync(path('tiny/preprocessor_config.json'), JSON.stringify(tower.preprocessor));
     const whole = await run(['tiny', '--to', 'Q8_0']);
-    expect(whole).toMatchObject({ code: 0, stdout: expect.stringContaining('wrote tiny/model.Q8_0.gguf') });
+    expect(whole).toMatchObject({ code: 0, stdout: expect.stringContaining('wrote tiny/tiny-Q8_0.gguf') });
     expect(whole.stderr).toMatch(
       /the vision tower is left out \(45 tensors\); --mmproj with --to F16 makes a second file of it/,
     );
     const second = await run(['tiny', '--to', 'F16', '--mmproj']);
     expect(second.stderr).toBe('');
-    expect(second).toMatchObject({ code: 0, stdout: expect.stringContaining('wrote tiny/mmproj-model-F16.gguf') });
-    expect(await run(['compare', 'tiny', 'tiny/mmproj-model-F16.gguf'])).toMatchObject({ code: 0 });
+    expect(second).toMatchObject({ code: 0, stdout: expect.stringContaining('wrote tiny/mmproj-tiny-F16.gguf') });
+    expect(await run(['compare', 'tiny', 'tiny/mmproj-tiny-F16.gguf'])).toMatchObject({ code: 0 });
     const planned = await run(['plan', 'tiny', '--to', 'Q8_0', '--mmproj', '--json']);
     expect(JSON.parse(planned.stdout)).toMatchObject({ format: 'gguf', architecture: 'clip' });
     expect(await run(['tiny', '--to', 'Q4_K_M', '--mmproj'])).toMatchObject({
@@ -99,7 +99,7 @@ describe('the command line', () => {
     );
     const { code, stdout, stderr } = await run(['flux.safetensors', '--to', 'Q4_K_S']);
     expect(code).toBe(0);
-    expect(stdout).toContain('wrote flux.Q4_K_S.gguf');
+    expect(stdout).toContain('wrote flux-Q4_K_S.gguf');
     expect(stderr).toContain('follows the tools of ComfyUI-GGUF for flux');
   });
 });

@@ -185,7 +185,7 @@ describe('--preset', () => {
       }
     }
     expect(types).toEqual({ small: ['int4', 'Q3_K_M'], balanced: ['int8', 'Q4_K_M'], safe: ['bfloat16', 'Q8_0'] });
-    expect((await run(['model.gguf', '--preset', 'balanced'])).stdout).toContain('wrote model.Q4_K_M.gguf');
+    expect((await run(['model.gguf', '--preset', 'balanced'])).stdout).toContain('wrote model-Q4_K_M.gguf');
   });
 
   it('is one of three words, in place of --to', async () => {

@@ -44,7 +44,7 @@ describe('--save-rules', () => {
     ['an absolute path', ['-o', './out.gguf'], ''],
     ['other cases, which some systems take for the same', ['-o', 'out.gguf'], 'Out.GGUF'],
     ['other normal forms', ['-o', 'caf\u00e9.gguf'], 'cafe\u0301.gguf'],
-    ['the usual name', [], 'tiny.6bpw.gguf'],
+    ['the usual name', [], 'tiny-6bpw.gguf'],
     ['a file of several', ['-o', 'out.gguf', '--split-tensors', '4'], 'out-00002-of-00006.gguf'],
     ['a file of another part', ['-o', 'out.gguf', '--split-tensors', '4', '--part', '1/2'], 'out-00006-of-00006.gguf'],
   ])('differs from all files of a GGUF result: %s', async (_, more, name) => {

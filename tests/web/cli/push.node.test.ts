@@ -66,7 +66,7 @@ describe('--push', () => {
     const found = hub.repositories.get('me/tiny-GGUF');
     expect([found?.isPrivate, found?.commits.size]).toEqual([false, 2]);
     const names = [...(found?.commitOf('main')?.files.keys() ?? [])];
-    expect(names.sort()).toEqual(['.gitattributes', 'README.md', 'tiny.Q4_0.gguf', 'tiny.Q8_0.gguf']);
+    expect(names.sort()).toEqual(['.gitattributes', 'README.md', 'tiny-Q4_0.gguf', 'tiny-Q8_0.gguf']);
     const card = text(found?.bytes('README.md'));
     expect(card).toContain('license: mit\nlanguage: en\nbase_model: acme/tiny\nbase_model_relation: quantized\n');
     expect(card).toContain(`scalepoint hf:acme/tiny@${commit}/model.safetensors --to Q8_0,Q4_0\n`);

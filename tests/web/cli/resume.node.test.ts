@@ -171,9 +171,9 @@ describe('--resume', () => {
     for (const folder of ['a', 'b']) await mkdir(path(folder));
     const several = (folder: string) => ['m.gguf', '--to', 'Q8_0,Q4_0,Q5_0', '-o', folder, '-q'];
     expect((await run(several('a'))).code).toBe(0);
-    await mkdir(path('b', 'm.Q4_0.gguf'));
+    await mkdir(path('b', 'm-Q4_0.gguf'));
     expect((await run([...several('b'), '--resume', '-f'])).code).toBe(1);
-    await rm(path('b', 'm.Q4_0.gguf'), { recursive: true });
+    await rm(path('b', 'm-Q4_0.gguf'), { recursive: true });
     await run([...several('b'), '--resume']);
     expect(await contents('b')).toEqual(await contents('a'));
   });

@@ -34,7 +34,7 @@ describe('scalepoint split and merge', () => {
     expectBytes(await readFile(path('m.gguf')), model);
     expect(await done('compare', 'm.gguf', 'm-00001-of-00003.gguf')).toMatch(/max error|0/);
     await done('m-00001-of-00003.gguf', '--to', 'Q8_0', '--split-tensors', '10');
-    expect(await readdir(path())).toContain('m.Q8_0-00001-of-00003.gguf');
+    expect(await readdir(path())).toContain('m-Q8_0-00001-of-00003.gguf');
   });
 
   it('copy safetensors into several files and back', async () => {

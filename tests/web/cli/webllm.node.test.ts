@@ -14,7 +14,7 @@ it('plans a folder with the exact size of each file, and names the library', asy
   const { stdout, code } = await run(['plan', 'smol', '--to', 'mlc-q4f16_1', '--json']);
   expect(code).toBe(0);
   const plan = JSON.parse(stdout);
-  expect(plan.output).toBe('smol/model-q4f16_1-MLC');
+  expect(plan.output).toBe('smol/smol-q4f16_1-MLC');
   expect(plan.architecture).toBe('SmolLM2-360M-Instruct-q4f16_1-MLC');
   expect(plan.notes.map(({ kind }: { kind: string }) => kind)).toEqual(['webllmLibrary']);
   const names: string[] = plan.files.map(({ name }: { name: string }) => name);
@@ -96,7 +96,7 @@ it('writes a folder, which it inspects, verifies and refuses to replace', async 
     expect((await run(['inspect', 'out'])).stdout).toContain('model.layers.0.self_attn.qkv_proj.q_weight');
     // An existing folder takes the result into a folder of its own.
     expect((await run(args)).code).toBe(0);
-    expect((await readdir(path('out/model-q4f16_1-MLC'))).sort()).toEqual(files);
+    expect((await readdir(path('out/tiny-q4f16_1-MLC'))).sort()).toEqual(files);
     expect(await run(args)).toMatchObject({ code: 1 });
   } finally {
     forget();

@@ -54,7 +54,11 @@ describe('the name of a result', () => {
     const cases: [input: string, to: string, format: string, output: string][] = [
       ['model.safetensors', 'int8', 'safetensors', 'model.int8.safetensors'],
       ['model.safetensors.index.json', 'int4', 'safetensors', 'model.int4.safetensors'],
-      ['MODEL.GGUF', 'Q4_K_M', 'gguf', 'MODEL.Q4_K_M.gguf'],
+      ['MODEL.GGUF', 'Q4_K_M', 'gguf', 'MODEL-Q4_K_M.gguf'],
+      ['tiny/model.safetensors', 'Q4_K_M', 'gguf', 'tiny-Q4_K_M.gguf'],
+      ['tiny/other.safetensors', 'Q4_K_M', 'gguf', 'other-Q4_K_M.gguf'],
+      ['tiny/pytorch_model.bin', 'mlc-q4f16_1', 'mlc', 'tiny-q4f16_1-MLC'],
+      ['tiny/model.safetensors', 'int8', 'safetensors', 'model.int8.safetensors'],
       ['weights.v2.npy', 'float16', 'safetensors', 'weights.v2.float16.safetensors'],
       ['model.onnx', 'q8', 'onnx', 'model_quantized.onnx'],
       ['model.onnx', 'q4f16', 'onnx', 'model_q4f16.onnx'],

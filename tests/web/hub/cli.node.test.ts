@@ -23,11 +23,11 @@ it('a result has the name of its repository, and the bytes and files of one from
   }
   expect((await readdir(path())).sort()).toEqual([
     'local',
-    'tiny.Q8_0.gguf',
+    'tiny-Q8_0.gguf',
     'tiny.int8.config.json',
     'tiny.int8.safetensors',
   ]);
-  expectBytes(await readFile(path('tiny.Q8_0.gguf')), await readFile(path('local', 'model.Q8_0.gguf')));
+  expectBytes(await readFile(path('tiny-Q8_0.gguf')), await readFile(path('local', 'tiny-Q8_0.gguf')));
   expectBytes(await readFile(path('tiny.int8.safetensors')), await readFile(path('local', 'model.int8.safetensors')));
   expect(await readFile(path('tiny.int8.config.json'), 'utf8')).toBe(
     await readFile(path('local', 'model.int8.config.json'), 'utf8'),

@@ -2,6 +2,7 @@
 import type { QuantizeModelResult } from 'scalepoint/model';
 import { converters, noteText } from '../../src/tooling.js';
 import { copy, download, jsonBlob } from '../shared/copy.js';
+import { nameInFolder } from '../shared/files.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { sentence } from '../shared/problems.js';
 import { html, remembered, type TemplateResult } from '../shared/template.js';
@@ -31,7 +32,7 @@ function expectation({ model, plan, expectedSeconds }: OpenState): string {
 
 /** Name of the result, saved or planned. */
 const resultName = ({ run, model, choice }: OpenState) =>
-  run.kind === 'saved' ? run.name : outputName(model.name, formatFor(model, choice.to), choice);
+  run.kind === 'saved' ? run.name : outputName(nameInFolder(model), formatFor(model, choice.to), choice);
 
 /** One line about the run. */
 function runText(state: OpenState): string {

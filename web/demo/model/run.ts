@@ -1,5 +1,6 @@
 // Runs the conversion that saves.
 import { type Progress, type QuantizeModelOptions, type QuantizeModelResult, quantizeModel } from 'scalepoint/model';
+import { nameInFolder } from '../shared/files.js';
 import { announce } from '../shared/live.js';
 import { inputOf, type PageFile } from '../shared/page-files.js';
 import type { Store } from '../shared/store.js';
@@ -60,7 +61,7 @@ export class Runner {
     const controller = new AbortController();
     this.#controller = controller;
     const format = formatFor(model, choice.to);
-    const wanted = outputName(model.name, format, choice);
+    const wanted = outputName(nameInFolder(model), format, choice);
     const choose = infoOf(format).isFolder ? chooseFolderPlace : choosePlace;
     const place = await choose(wanted).catch((error: unknown) => explain(error));
     if (place === undefined || 'title' in place) {

@@ -2,6 +2,7 @@
 import type { ModelFormat } from 'scalepoint/model';
 import { problemOf, ruleFrom, sayProblem } from '../../src/tooling.js';
 import { copy } from '../shared/copy.js';
+import { nameInFolder } from '../shared/files.js';
 import { html, live, scrollBox, type TemplateResult } from '../shared/template.js';
 import {
   codeOf,
@@ -154,7 +155,7 @@ export class SettingsPanel {
               <pre class="scroll snippet wrap" data-name="The same on the command line" ${scrollBox()}><code id="model-command">${commandView(name, choice)}</code></pre>
               <div class="row">
                 <button type="button" id="model-copy-command" @click=${copied('Command', () => commandOf(name, format, choice))}>Copy as command</button>
-                <button type="button" id="model-copy-code" @click=${copied('Code', () => codeOf(name, format, choice, outputName(model.name, format, choice)))}>Copy as code</button>
+                <button type="button" id="model-copy-code" @click=${copied('Code', () => codeOf(name, format, choice, outputName(nameInFolder(model), format, choice)))}>Copy as code</button>
                 <button type="button" id="model-link" @click=${() => void copy(location.href, 'Link to the settings')}>Copy link to settings</button>
               </div>
               <p class="hint" id="model-carried">${

@@ -2,7 +2,7 @@
 import { type ModelTarget, type Progress, presetTarget, type QuantizeModelOptions } from 'scalepoint/model';
 import { presets } from '../../src/tooling.js';
 import { download, jsonBlob } from '../shared/copy.js';
-import type { ModelFile } from '../shared/files.js';
+import { type ModelFile, nameInFolder } from '../shared/files.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { announce } from '../shared/live.js';
 import { asSentence } from '../shared/problems.js';
@@ -87,7 +87,7 @@ export class SeveralPanel {
   #nameFor(model: ModelFile): string {
     const to = this.#targetFor(model);
     const format = formatFor(model, to);
-    return outputName(model.name, format, withTarget(format, initialChoice(format), to));
+    return outputName(nameInFolder(model), format, withTarget(format, initialChoice(format), to));
   }
 
   async #plan(): Promise<void> {

@@ -20,6 +20,12 @@ export interface ModelFile {
   readonly hub?: { readonly name: string; readonly host: string };
 }
 
+/** The name of a model behind that of the folder that was dropped or chosen: results are named after the folder. */
+export function nameInFolder({ name, files }: ModelFile): string {
+  const folder = files[0]?.webkitRelativePath.split('/')[0];
+  return folder ? `${folder}/${name}` : name;
+}
+
 /** The extensions of all model formats, as in a sentence: `.safetensors, .gguf, .onnx and .npy`. */
 export function modelExtensions(): string {
   // Models in folders have files with fixed names, of which one alone is no model.

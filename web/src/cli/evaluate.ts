@@ -77,7 +77,7 @@ export const evaluate = makeCommand({
     'logits. Only the second half of each chunk counts. With samples of their inputs, compares the outputs of ONNX models of every kind with those of B.',
   flags: () => evaluateFlags,
   examples: () => [
-    'evaluate model.Q4_K_M.gguf ./model --text wiki.test.txt',
+    'evaluate model-Q4_K_M.gguf ./model --text wiki.test.txt',
     'evaluate model.gguf --ids tokens.txt --chunk-size 256 --json',
     'evaluate model_q4.onnx model.onnx --data samples.npz',
   ],

@@ -29,6 +29,8 @@ export interface Input {
   readonly isPath: boolean;
   /** Name of the file, for the name of a result; undefined for standard input. */
   readonly fileName: string | undefined;
+  /** Name of the folder that was given in its place. */
+  readonly folderName?: string | undefined;
   /** A remark on the choice of the file in a folder. */
   readonly remark?: string;
   close(): Promise<void>;
@@ -128,7 +130,16 @@ async function inputOf(text: string, signal?: AbortSignal): Promise<Input> {
     part &&
     part !== onnxFolder &&
     `${given} is a pipeline of diffusers; ${part} is read, and its other models are folders to give on their own`;
-  return { name: path, file: path, isPath: true, fileName: basename(path), close, ...(remark && { remark }) };
+  const folderName = isFolder ? basename(resolve(given)) : undefined;
+  return {
+    name: path,
+    file: path,
+    isPath: true,
+    fileName: basename(path),
+    folderName,
+    close,
+    ...(remark && { remark }),
+  };
 }
 
 /** Calls `use` with the FILEs of the command line, then closes them. */

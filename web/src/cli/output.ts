@@ -13,14 +13,15 @@ import { commandWordsFor, wrongFlag } from './wording.js';
 export const standardOutput = '-';
 
 /** Path of a result: as given by -o, or in that folder or beside the input with the target in its name. */
-export function outputOf({ name, isPath, fileName }: Input, asked: string | undefined, plan: ModelPlan): string {
+export function outputOf(input: Input, asked: string | undefined, plan: ModelPlan): string {
+  const { name, isPath, fileName, folderName } = input;
   if (asked !== undefined && !(fileName !== undefined && isFolderPath(asked))) return asked;
   if (fileName === undefined)
     throw wrongFlag('output', { kind: 'required' }, undefined, {
       kind: 'because',
       message: 'a model from standard input has no name; -o - is standard output',
     });
-  const usual = resultName(fileName, plan);
+  const usual = resultName(folderName === undefined ? fileName : `${folderName}/${fileName}`, plan);
   // A copy beside its input needs another name.
   const isTaken = asked === undefined && resultFiles(usual, plan).includes(fileName);
   const extension = modelFormats().find((format) => format.name === plan.format)?.extensions[0] ?? '';

@@ -56,7 +56,7 @@ export interface EvaluateModelOptions extends TextOptions {
  * figures. ONNX models are in memory whole, with the logits of a chunk.
  *
  * With `data` in place of `text`, runs two ONNX models on samples of their inputs, and gives the error of each output over all samples.
- * @example const { perplexity, kl, sameTop } = await evaluateModel('model.Q4_K_M.gguf', { reference: file, text });
+ * @example const { perplexity, kl, sameTop } = await evaluateModel('model-Q4_K_M.gguf', { reference: file, text });
  * @example const { outputs } = await evaluateModel('model_q4.onnx', { reference: 'model.onnx', data: { files: 'samples.npz' } });
  * @throws what `inspectModel` throws; TypeError or RangeError naming the option; ScalepointError `UNKNOWN_FORMAT` for models that cannot
  *   be run, `RUNTIME` if the tokenizer cannot be loaded, `NON_FINITE` if the outputs are not finite; the signal's reason

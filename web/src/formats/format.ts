@@ -416,6 +416,8 @@ export interface FormatInfo<
   resultEnd?(to: string): string;
   /** Name of a result of an architecture whose files have names of their own; undefined for others. */
   ownName?(stem: string, to: string, architecture: string): string | undefined;
+  /** True if a result has the name of the folder of its model, where the input has a name like `model`. */
+  readonly isNamedByModel?: boolean;
   /** True if a result is a folder, whose files have fixed names. */
   readonly isFolder?: boolean;
   /** True if a model may be split into files without an index, whose names end like `-00001-of-00003`. */

@@ -16,6 +16,7 @@ export type FormatSignature = Pick<
   | 'extensions'
   | 'resultEnd'
   | 'ownName'
+  | 'isNamedByModel'
   | 'isFolder'
   | 'magic'
   | 'sniff'

@@ -58,7 +58,7 @@ describe('the page for model files', () => {
     ).toEqual(['safetensors', 'GGUF', 'transformers.js']);
     expect(await page.inputValue('#model-target')).toBe('Q4_K_M');
     const { name, bytes } = await save();
-    expect(name).toBe('model.Q4_K_M.gguf');
+    expect(name).toBe('model-Q4_K_M.gguf');
     const list = names.map((file) => new File([readFileSync(join(path, file))], file));
     const expected = await (await quantizeModel(list, { to: 'Q4_K_M', workers: 0 })).bytes();
     expect(Buffer.compare(bytes, expected)).toBe(0);
@@ -131,7 +131,7 @@ describe('the page for model files', () => {
     await page.setInputFiles('#file', { name: 'flux.safetensors', mimeType: '', buffer: Buffer.from(bytes) });
     await expect.poll(() => page.textContent('#model-name')).toContain('flux.safetensors');
     await expect.poll(() => page.isEnabled('#model-run')).toBe(true);
-    expect((await save()).name).toBe('flux.Q4_K_M.gguf');
+    expect((await save()).name).toBe('flux-Q4_K_M.gguf');
     await expect.poll(() => page.textContent('#readers')).toMatch(/ComfyUI.*stable-diffusion\.cpp/s);
   });
 });

@@ -129,7 +129,7 @@ it('opens the model of a link with its settings, and makes a GGUF of shards with
   await expect.poll(() => page.textContent('#outputs-verdict')).toMatch(/the same in /);
   const source = await writeFiles(join(folder, 'parts'), parts);
   const result = await quantizeModel(source, { to: 'Q8_0' });
-  expect(fromHub.name).toBe('parts.Q8_0.gguf');
+  expect(fromHub.name).toBe('parts-Q8_0.gguf');
   expectBytes(fromHub.bytes, new Uint8Array(await (await result.blob()).arrayBuffer()));
 });
 

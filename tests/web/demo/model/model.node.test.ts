@@ -168,13 +168,13 @@ it('opens .gguf, .onnx and .npy by their content, and quantizes each', async () 
   await planned();
   expect(await page.textContent('#model-facts')).toContain('GGUF');
   const { name, bytes } = await save();
-  expect(name).toBe('tiny.Q4_K_M.gguf');
+  expect(name).toBe('tiny-Q4_K_M.gguf');
   const expected = await quantizeModel(gguf, { to: 'Q4_K_M' });
   expect(Buffer.compare(bytes, await expected.bytes())).toBe(0);
   expect(await page.textContent('#readers')).toContain('llama-cli');
 
   // The result can be opened. What is quantized already is not quantized again unless that is asked for.
-  await openFile(fileOf('tiny.Q4_K_M.gguf', bytes));
+  await openFile(fileOf('tiny-Q4_K_M.gguf', bytes));
   await expect.poll(() => page.textContent('#offers')).toMatch(/Balanced.*Changes nothing: this file is .*Q4_K/);
   expect(await page.isDisabled('#model-run')).toBe(true);
   await page.check('input[value="safe"]', { force: true });
@@ -332,7 +332,7 @@ it('opens all files of a split GGUF model, and names what is missing', async () 
   await planned();
   expect(await page.textContent('#model-files-count')).toBe('3 files');
   const saved = await save();
-  expect(saved.name).toBe('model.Q4_K_M.gguf');
+  expect(saved.name).toBe('model-Q4_K_M.gguf');
   const expected = await quantizeModel(model, { to: 'Q4_K_M', workers: 0 });
   expect(saved.bytes.equals(await expected.bytes())).toBe(true);
 });

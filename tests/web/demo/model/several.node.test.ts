@@ -26,7 +26,7 @@ it('lists models that are dropped together, and saves all of them with one butto
   expect(await page.isVisible('.welcome')).toBe(false);
   const sizes = await Promise.all([planModel(digits, { to: 'int8' }), planModel(llama, { to: 'Q4_K_M' })]);
   const result = (row: number) => page.textContent(`#several-rows tr:nth-child(${row}) td:last-child`);
-  await expect.poll(() => result(2)).toBe('tiny.Q4_K_M.gguf');
+  await expect.poll(() => result(2)).toBe('tiny-Q4_K_M.gguf');
   expect(await page.textContent('#several-total')).toMatch(/become/);
   expect(await page.textContent('#several-rows tr:nth-child(1) td:nth-child(3)')).toBe(
     `${(sizes[0].totals.bytesAfter / 1000).toFixed(1)}\u00a0kB`,
@@ -44,13 +44,13 @@ it('lists models that are dropped together, and saves all of them with one butto
     }
     return found;
   });
-  expect(Object.keys(saved).sort()).toEqual(['digits.config.json', 'digits.int8.safetensors', 'tiny.Q4_K_M.gguf']);
+  expect(Object.keys(saved).sort()).toEqual(['digits.config.json', 'digits.int8.safetensors', 'tiny-Q4_K_M.gguf']);
   const expected = [await quantizeModel(digits, { to: 'int8' }), await quantizeModel(llama, { to: 'Q4_K_M' })];
   expect(saved['digits.int8.safetensors']).toEqual([...((await expected[0]?.bytes()) ?? [])]);
-  expect(saved['tiny.Q4_K_M.gguf']).toEqual([...((await expected[1]?.bytes()) ?? [])]);
+  expect(saved['tiny-Q4_K_M.gguf']).toEqual([...((await expected[1]?.bytes()) ?? [])]);
   // A second time leaves the files alone.
   await page.click('#several-run');
-  await expect.poll(() => result(2)).toBe('Saved tiny.Q4_K_M-2.gguf');
+  await expect.poll(() => result(2)).toBe('Saved tiny-Q4_K_M-2.gguf');
   await page.click('#several-rows tr:nth-child(2) button');
   await expect.poll(() => page.textContent('#model-name')).toBe('tiny.gguf');
   expect(await page.isVisible('#several')).toBe(false);

@@ -111,7 +111,7 @@ it('makes the model that the command line makes for a size, without a long task,
   );
   expect(await text('size-words')).toContain(fit.error === fit.bound ? 'No mixture' : '×');
   const { name, bytes } = await save();
-  expect(name).toBe(`tiny.${size}.gguf`);
+  expect(name).toBe(`tiny-${size}.gguf`);
   const expected = await quantizeModel(gguf, { to: 'auto', targetSize: size, workers: 0 });
   expect(Buffer.compare(bytes, await expected.bytes())).toBe(0);
   expect(bytes.length).toBeLessThanOrEqual(bytesIn(size) ?? 0);

@@ -10,6 +10,9 @@ export const ggufSignature = {
   extensions: ['.gguf'],
   magic: [0x47, 0x47, 0x55, 0x46],
   takesSplits: true,
+  isNamedByModel: true,
+  /** `tiny` as Q4_K_M becomes `tiny-Q4_K_M.gguf`: llama.cpp and the hub read the type behind the last hyphen. */
+  resultEnd: (to: string) => `-${to}.gguf`,
   ownName: (stem: string, to: string, architecture: string) =>
     architecture === towerArchitecture ? `mmproj-${stem}-${to}.gguf` : undefined,
 } as const;

@@ -9,6 +9,7 @@ export const mlcSignature = {
   files: 'MLC',
   extensions: [cacheNames[0]],
   isFolder: true,
+  isNamedByModel: true,
   takesData: true,
   sniff: (head: Uint8Array) => /^\s*\{\s*"metadata"\s*:\s*\{\s*"Param/.test(new TextDecoder().decode(head)),
   /** `model` with the target `mlc-q4f16_1` becomes `model-q4f16_1-MLC`, as models of MLC are called. */

@@ -49,6 +49,7 @@ export const onnxFolderSignature = {
   files: 'ONNX',
   extensions: [] as readonly string[],
   isFolder: true,
+  isNamedByModel: true,
   /** `model` with the target `onnx:q4` becomes `model-q4-ONNX`. */
   resultEnd: (to: string) => `-${to.replace(/^onnx:/, '')}-ONNX`,
 } as const;
