@@ -13,6 +13,7 @@ export { folderRank, modelInFolder, onnxFolder, pipelineIndex, pipelinePart } fr
 export { fileInRepository, hubFileOf, namedOnHub, readHubText } from './convert/hub.js';
 export { ruleFrom, rulesFrom, rulesText } from './convert/mixture-rules.js';
 export { type Preset, presets } from './convert/names.js';
+export { targetsByResult, targetsLabel, targetTakes } from './convert/options.js';
 export type { ModelTotals } from './convert/plan.js';
 export { withOptions } from './convert/plan-model.js';
 export { writeSidecar } from './convert/quantize.js';

@@ -1,7 +1,7 @@
 /** The options of formats on the command line: their flags, and their values. */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type FormatInfo, type FormatOption, formats, type Sidecar, type Words } from '../tooling.js';
+import { type FormatInfo, type FormatOption, formats, type Sidecar, targetTakes, type Words } from '../tooling.js';
 import { type CommandFlag, type CommandFlags, type FlagGroup, optionTables, readAdapterFlag } from './flags.js';
 import { localPath, readText } from './side-file.js';
 import { asUsage, wrongFlag } from './wording.js';
@@ -88,23 +88,22 @@ export async function withTexts(words: Words): Promise<Words> {
   return { ...words, ...texts };
 }
 
-/** True if a target takes an option. The model functions report options that it does not take. */
-export function targetTakes(to: string, option: string): boolean {
-  return formats.some(({ targets, aliases }) => {
-    const name = (aliases as Readonly<Record<string, string>>)[to] ?? to;
-    return targets.find((target) => target.name === name)?.options.includes(option) ?? false;
-  });
-}
-
 /**
  * The options that the flags of a command line mean, except those about files beside the result.
+ * @param own the target, or the targets of one result
  * @param all all requested targets: an option applies to those that take it
  * @throws UsageError
  */
-export function formatChoices(words: Words, to: string, all: readonly string[] = [to]): Record<string, unknown> {
+export function formatChoices(
+  words: Words,
+  own: string | readonly string[],
+  all: readonly string[] = [own].flat(),
+): Record<string, unknown> {
+  const [to = '', ...also] = [own].flat();
+  const takes = (name: string) => [to, ...also].some((target) => targetTakes(target, name));
   const choices: Record<string, unknown> = {};
   for (const [name, { sidecar, flags, read }] of optionsFor(to)) {
-    const isForOthers = !targetTakes(to, name) && all.some((other) => targetTakes(other, name));
+    const isForOthers = !takes(name) && all.some((other) => targetTakes(other, name));
     if (sidecar !== undefined || isForOthers || flags.every((flag) => words[flag.name] === undefined)) continue;
     try {
       choices[name] = read(words);

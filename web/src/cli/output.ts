@@ -43,7 +43,7 @@ export function namedFilesOf(planned: ModelPlan, output: string): ModelPlan['fil
 }
 
 /** Most files that are all listed. Of more, the first and the last are. */
-const mostFiles = 6;
+const mostFiles = 12;
 
 /** The paths in a text: of many, the first ones and the last. */
 export function shortened(paths: readonly string[]): string[] {

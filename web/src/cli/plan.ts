@@ -99,7 +99,8 @@ async function showPlan(line: QuantizeLine, request: ResultRequest): Promise<obj
   } else if (!values.quiet) {
     const written = isFile ? places.flatMap(({ path }) => path ?? []) : [];
     const paths = isFile ? pathsOf(output, planned) : [];
-    const several = paths.length > 1 ? shortened(paths) : [];
+    const sizes = planned.files.map(({ bytes }) => countText(bytes, 'byte'));
+    const several = paths.length > 1 ? shortened(paths.map((path, i) => `${path}: ${sizes[i]}`)) : [];
     const main = paths.length === 1 ? (paths[0] as string) : isFile ? countText(paths.length, 'file') : output;
     const lines = [...planText(input.name, main, planned, [...several, ...written]), ...savedLine(values)];
     if (values.verbose) lines.push(effort());

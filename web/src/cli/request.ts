@@ -23,6 +23,8 @@ import {
   ofType,
   oneOf,
   onlyWith,
+  targetsByResult,
+  targetsLabel,
   urlOfText,
   withOptions,
   without,
@@ -199,12 +201,20 @@ async function requestsOf(
     const targets = await targetsFor(values, input);
     const rules = await rulesOf(values);
     const texts = await withTexts(words);
-    const asked = await resolveOutput(values.output, targets.length * inputs.length, targets.length);
-    for (const to of targets) {
+    // Some targets are models of one result.
+    const results = targetsByResult(targets);
+    const asked = await resolveOutput(values.output, results.length * inputs.length, results.length);
+    for (const own of results) {
+      const [to = '', ...also] = own;
       const sidecars = sidecarOptions(words, to);
       const { 'target-size': targetSize, 'target-bpw': bits } = values;
       const size = { ...(targetSize && { targetSize }), ...(bits && { targetBitsPerWeight: Number(bits) }) };
-      const choices = { ...lora, ...size, ...formatChoices(texts, to, targets) };
+      const choices = {
+        ...lora,
+        ...size,
+        ...formatChoices(texts, own, targets),
+        ...(also.length > 0 && { also }),
+      };
       // The model functions check the rest.
       requests.push({ input, asked, plan: { to, rules, ...choices } as unknown as PlanOptions, sidecars });
     }
@@ -239,14 +249,16 @@ export function withRequests(
   );
 }
 
-/** A plan with the requested size, if there is one, in place of the target, for the name of the result. */
+/** A plan with the requested size or all of its targets, if there are any, in place of the target, for the name of the result. */
 export function named(
   planned: ModelPlan,
   { 'target-size': size, 'target-bpw': bits }: QuantizeLine['values'],
 ): ModelPlan {
   // A number alone means bytes.
   const text = size !== undefined && /^\d+$/.test(size) ? `${size}B` : size?.replaceAll(' ', '');
-  const label = bits === undefined ? text : `${bits}bpw`;
+  const { also = [] } = planned.options;
+  const several = also.length === 0 ? undefined : targetsLabel(planned.to, also);
+  const label = bits === undefined ? (text ?? several) : `${bits}bpw`;
   return label === undefined ? planned : { ...planned, to: label as ModelPlan['to'] };
 }
 

@@ -15,8 +15,8 @@ import {
   type QuantizeModelResult,
   resultFiles,
 } from '../model.js';
-import { hubFileOf, StateFile } from '../tooling.js';
-import { type NamedFile, targetTakes } from './format-flags.js';
+import { hubFileOf, StateFile, targetTakes } from '../tooling.js';
+import type { NamedFile } from './format-flags.js';
 import type { Input } from './input.js';
 
 /** A file by which a change is noticed: its name, size in bytes, and time of the last change. */

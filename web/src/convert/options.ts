@@ -146,6 +146,24 @@ function accepts({ targets, aliases }: Format, to: unknown): boolean {
   return targets.some(({ name }) => name === to) || (typeof to === 'string' && Object.hasOwn(aliases, to));
 }
 
+/** True if a target knows an option of its format. */
+export function targetTakes(to: string, option: string): boolean {
+  return formats.some(({ targets, aliases }) => {
+    const name = Object.hasOwn(aliases, to) ? (aliases as Readonly<Record<string, string>>)[to] : to;
+    return targets.find((target) => target.name === name)?.options.includes(option) ?? false;
+  });
+}
+
+/** Targets by the result that they make. Those that take `also` make one together. */
+export function targetsByResult<T extends string>(targets: readonly T[]): readonly (readonly T[])[] {
+  const joined = targets.filter((to) => targetTakes(to, 'also'));
+  return targets.flatMap((to) => (!joined.includes(to) ? [[to]] : to === joined[0] ? [joined] : []));
+}
+
+/** The targets of one result in its name: onnx:q4-q8. */
+export const targetsLabel = (to: string, also: readonly string[] = []): string =>
+  [to, ...also.map((other) => other.replace(/^onnx:/, ''))].join('-');
+
 /** Lists the makers for models of a format. */
 export function makersFor(format: Format): readonly Maker[] {
   const converters = convertersFrom(format.name);

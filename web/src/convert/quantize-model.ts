@@ -5,9 +5,18 @@ import { exactly, type Hint, mention, ofType, oneOf } from '../core/option-probl
 import { amended, checkOptionValues, checkTogether, numberOption, option, toggle } from '../core/schema.js';
 import { inMemory, isFolder } from '../formats/files/sinks.js';
 import type { PlanChoices } from '../formats/options.js';
-import { type FormatOptions, type FormatSidecars, formats, type ModelTarget } from '../formats/registry.js';
+import type { FormatOptions, FormatSidecars, ModelTarget } from '../formats/registry.js';
 import { type Opened, withModel } from './open.js';
-import { checkPlanOptions, hasSizeOption, outputBoundOf, type SizeOptions, sizeNames } from './options.js';
+import {
+  checkPlanOptions,
+  hasSizeOption,
+  outputBoundOf,
+  type SizeOptions,
+  sizeNames,
+  targetsByResult,
+  targetsLabel,
+  targetTakes,
+} from './options.js';
 import { infosOf, type ModelFilePlan, outputName, type PlannedFile, planFor } from './plan.js';
 import { fitted, type ModelPlan, type PlanOptions } from './plan-model.js';
 import { type ModelReport, type Quantized, quantizeOpen, type ResultOptions } from './quantize.js';
@@ -102,7 +111,7 @@ type MoreOptions = FormatSidecars &
 export function quantizeModel(file: ModelInput, plan: ModelPlan, more?: MoreOptions): Promise<QuantizeModelResult>;
 /**
  * Makes several results of one model, in the order of the targets, each under its usual name: `model.onnx` becomes `model_quantized.onnx`
- * and `model_q4.onnx`. If one fails, those before it stay.
+ * and `model_q4.onnx`. If one fails, those before it stay. Targets of transformers.js alone are one result, in the folder `output`.
  */
 export function quantizeModel(
   file: ModelInput,
@@ -126,6 +135,10 @@ export async function quantizeModel(
       const hint: Hint = { kind: 'with', options: sizeNames.map((name) => mention(name)) };
       throw rangeError('to', exactly(1, 'target'), targets.length, hint);
     }
+    // Targets of one folder are models of one result.
+    const [[first, ...also] = [], ...others] = targetsByResult(targets as readonly ModelTarget[]);
+    if (first !== undefined && also.length > 0 && others.length === 0)
+      return [await quantizeModel(file, { ...rest, to: first, also } as QuantizeModelOptions)];
     for (const to of targets) checkQuantizeOptions({ ...rest, to });
     return withCallbacks(rest, (own) => withModel(file, own, (opened) => quantizeSeveral(opened, targets, own)));
   }
@@ -220,22 +233,22 @@ async function quantizeSeveral(
 ): Promise<readonly QuantizeModelResult[]> {
   const { onProgress, output: folder } = options;
   const source = opened.model.files[0]?.name?.split(/[\\/]/).pop() || 'model';
-  /** True if a target knows an option of its format. */
-  const knows = (to: string, option: string) =>
-    formats.some(({ targets: all, aliases }) => {
-      const name = Object.hasOwn(aliases, to) ? (aliases as Readonly<Record<string, string>>)[to] : to;
-      return all.find((target) => target.name === name)?.options.includes(option) ?? false;
-    });
   const wanted: { choices: PlanChoices & ResultOptions; called: string }[] = [];
-  for (const to of targets) {
+  for (const own of targetsByResult(targets)) {
+    const [to, ...also] = own as readonly [ModelTarget, ...ModelTarget[]];
     // Leave out the options that only other targets know.
     const given = Object.entries(options).filter(
-      ([option]) => knows(to, option) || !targets.some((other) => knows(other, option)),
+      ([option]) => own.some((one) => targetTakes(one, option)) || !targets.some((other) => targetTakes(other, option)),
     );
     const report = onProgress && ((progress: Progress) => onProgress({ ...progress, to }));
-    const choices = { ...Object.fromEntries(given), to, ...(report && { onProgress: report }) };
+    const choices = {
+      ...Object.fromEntries(given),
+      to,
+      ...(also.length > 0 && { also }),
+      ...(report && { onProgress: report }),
+    };
     const { format, architecture } = await planFor(opened, choices);
-    const called = resultName(source, { to, format, architecture });
+    const called = resultName(source, { to: targetsLabel(to, also), format, architecture });
     // A path in the folder; or the folder itself if it is a handle, which makes files by name.
     let output = folder;
     if (folder instanceof URL) output = new URL(encodeURIComponent(called), folder.href.replace(/\/?$/, '/'));

@@ -4,7 +4,7 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import type { ModelTarget } from 'scalepoint/model';
+import type { ModelTarget, QuantizeModelOptions } from 'scalepoint/model';
 import { expect, it } from 'vitest';
 import { howToInstall } from '../../formats/onnx/transformers.js';
 import { decoderLogits } from '../../support/forward.js';
@@ -37,14 +37,14 @@ type Pipeline = ((texts: string | string[], options?: object) => Promise<unknown
 /** Loads a made folder, as it is, by its task and dtype. */
 async function withPipeline(
   [weights, files, task]: readonly [Weights, FolderJson, string],
-  to: ModelTarget,
+  to: ModelTarget | QuantizeModelOptions,
   options: object,
   use: (run: Pipeline) => Promise<void>,
 ): Promise<void> {
   const { env, pipeline } = (await import(pathToFileURL(entry).href)) as Transformers;
   const place = await mkdtemp(join(tmpdir(), 'scalepoint-transformers-'));
   try {
-    const made = await makeFolder(weights, files, { to });
+    const made = await makeFolder(weights, files, typeof to === 'string' ? { to } : to);
     for (const [name, bytes] of made.files) {
       await mkdir(dirname(join(place, 'made', name)), { recursive: true });
       await writeFile(join(place, 'made', name), bytes);
@@ -110,6 +110,23 @@ it.each(dtypes)('a decoder as %s goes on with texts, alone and side by side', as
     const tokenizer = run.tokenizer as unknown as { decode(ids: number[], options: object): string };
     expect(alone[0]).toBe(tokenizer.decode(ids.slice(begun), { skip_special_tokens: true }));
   });
+});
+
+it('a decoder of several types is loaded by each, and without one by the first', async () => {
+  if (!existsSync(entry)) return expect(howToInstall).toBe('');
+  const settings = { max_new_tokens: 6, do_sample: false };
+  const textOf = async (to: ModelTarget | QuantizeModelOptions, options: object) => {
+    let text: unknown;
+    await withPipeline(llama, to, options, async (run) => {
+      text = await run('abcd abc dcba', settings);
+    });
+    return text;
+  };
+  const several: QuantizeModelOptions = { to: 'onnx:q4', also: ['onnx:fp32', 'onnx:q8'], externalData: true };
+  const [q4, fp32] = [await textOf('onnx:q4', {}), await textOf('onnx:fp32', {})];
+  expect(q4).not.toEqual(fp32);
+  expect([await textOf(several, {}), await textOf(several, { dtype: 'fp32' })]).toEqual([q4, fp32]);
+  expect(await textOf(several, { dtype: 'q8' })).toHaveLength(1);
 });
 
 it('a decoder with 8 bits in blocks is found by its name', async () => {

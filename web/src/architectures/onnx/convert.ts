@@ -4,9 +4,9 @@ import { type Note, noteOf } from '../../core/note.js';
 import { largestCount } from '../../formats/codecs/elements.js';
 import { quoted, quotedNames } from '../../formats/files/bytes.js';
 import { badTensor } from '../../formats/files/errors.js';
-import type { LogicalTensor, OpenModel, OutputFile } from '../../formats/format.js';
+import type { FilePlan, LogicalTensor, OpenModel, OutputFile } from '../../formats/format.js';
 import { openMade } from '../../formats/onnx/file/model.js';
-import type { OnnxChoices } from '../../formats/onnx/options.js';
+import { choicesByTarget, type OnnxChoices } from '../../formats/onnx/options.js';
 import { planWithFiles } from '../../formats/onnx/plan.js';
 import { type FolderFacts, folderFacts } from '../../formats/onnx/targets.js';
 import { sourceNotes } from '../../formats/safetensors/layouts/registry.js';
@@ -86,7 +86,7 @@ function weightsFor(
 export async function convertOnnx(
   model: OpenModel,
   beside: Beside,
-  { to, requantize = false }: Omit<OnnxChoices, 'to'> & { readonly to: string },
+  { requantize = false }: OnnxChoices,
 ): Promise<Converted | undefined> {
   const bytes = await beside.file('config.json');
   if (bytes === undefined) return undefined;
@@ -126,24 +126,42 @@ export async function convertOnnx(
     architecture: facts.modelType,
     tensors,
     async plan(choices, partsOf, readOptionFile) {
-      const { target, stem, dtype } = folderFacts(to) as FolderFacts;
-      const { requantize: _, ...rest } = choices as OnnxChoices;
-      // Without codes every weight is kept, as float32.
-      const asked = target === undefined ? { to: 'q8-blocks', rules: [{ match: /^/, keep: true }] } : { to: target };
-      const name = `${stem}.onnx`;
+      const several = choicesByTarget(choices as OnnxChoices);
+      const wanted = several.map(({ to }) => folderFacts(to) as FolderFacts);
+      // The type without which transformers.js would look for another one.
+      const { dtype } = wanted.find(({ target }) => target !== 'q8-blocks') ?? (wanted[0] as FolderFacts);
       // Statistics of the folder have the names of its GGUF file.
       const weightNames = async () => (await import('../folder-to-gguf.js')).folderNames(model, beside);
-      const all = { ...rest, ...asked } as OnnxChoices;
-      const plan = await planWithFiles(made, all, partsOf, name, readOptionFile, weightNames);
-      const models = plan.files.map((file): OutputFile => ({ ...file, suffix: `/onnx/${name}${file.suffix}` }));
+      const external: Record<string, number> = {};
+      const types: Record<string, unknown> = {};
+      const plans: FilePlan[] = [];
+      const models: OutputFile[] = [];
+      let planned = 0;
+      for (const [i, { target, stem }] of wanted.entries()) {
+        const { requantize: _, ...rest } = several[i] as OnnxChoices;
+        // Without codes every weight is kept, as float32.
+        const asked = target === undefined ? { to: 'q8-blocks', rules: [{ match: /^/, keep: true }] } : { to: target };
+        const name = `${stem}.onnx`;
+        const all = { ...rest, ...asked } as OnnxChoices;
+        const plan = await planWithFiles(made, all, partsOf, name, readOptionFile, weightNames);
+        // The tensors of all models are one list.
+        const before = planned;
+        for (const { suffix, segments, ...file } of plan.files) {
+          const own = segments.map((one) => ('tensor' in one ? { ...one, tensor: one.tensor + before } : one));
+          models.push({ ...file, suffix: `/onnx/${name}${suffix}`, segments: own });
+        }
+        planned += plan.tensors.length;
+        if (plan.files.length > 1) external[name] = plan.files.length - 1;
+        Object.assign(types, plan.sidecars.find(({ option }) => option === 'config')?.value.kv_cache_dtype);
+        plans.push(plan);
+      }
       // config.json: what transformers.js needs beside the keys of the folder, whose weights are no codes any more.
       const { quantization_config: _codes, ...stated } = keys;
-      const types = plan.sidecars.find(({ option }) => option === 'config')?.value as Json | undefined;
       const settings: Json = {
         ...objectMember(keys, 'transformers.js_config'),
         dtype,
-        ...(models.length > 1 ? { use_external_data_format: { [name]: models.length - 1 } } : {}),
-        ...types,
+        ...(Object.keys(external).length > 0 && { use_external_data_format: external }),
+        ...(Object.keys(types).length > 0 && { kv_cache_dtype: types }),
       };
       const own: Json = {
         model_type: facts.modelType,
@@ -152,19 +170,16 @@ export async function convertOnnx(
         'transformers.js_config': settings,
       };
       const text = new TextEncoder().encode(`${JSON.stringify(own, undefined, 2)}\n`);
-      const [first, ...others] = models as [OutputFile, ...OutputFile[]];
+      const left = heads.map(({ name }) => name);
+      const notes = [...sourceNotes(tensors), ...headNotes(left, architecture as string)];
+      for (const plan of plans) notes.push(...plan.notes);
       return {
-        ...plan,
+        ...(plans[0] as FilePlan),
         format: 'onnx-folder',
-        files: [first, ...others, textFile('config.json', text), ...files],
-        notes: [
-          ...sourceNotes(tensors),
-          ...headNotes(
-            heads.map(({ name }) => name),
-            architecture as string,
-          ),
-          ...plan.notes,
-        ],
+        files: [...models, textFile('config.json', text), ...files],
+        tensors: plans.flatMap((plan) => plan.tensors),
+        // Each note once.
+        notes: [...new Map(notes.map((note) => [note.text, note])).values()],
         sidecars: [],
       };
     },

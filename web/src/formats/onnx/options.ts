@@ -1,7 +1,7 @@
 /** Options of ONNX results. */
-import { rangeError } from '../../core/errors.js';
-import { mention, oneOf, onlyWith, without } from '../../core/option-problem.js';
-import { amended, choice, type OptionsOf, toggle, type Words } from '../../core/schema.js';
+import { rangeError, typeError } from '../../core/errors.js';
+import { mention, ofType, oneOf, onlyWith, without } from '../../core/option-problem.js';
+import { amended, choice, type OptionsOf, option, toggle, type Words } from '../../core/schema.js';
 import {
   checkRules,
   checkStatistics,
@@ -21,7 +21,7 @@ import {
 import { configOption } from '../safetensors/options.js';
 import { hasStatisticsFile } from '../statistics.js';
 import { transformersSidecar } from './config.js';
-import { folderFacts, folderTargets, type OnnxTarget, onnxTargets, targets } from './targets.js';
+import { folderFacts, folderTargets, type OnnxFolderTarget, type OnnxTarget, onnxTargets, targets } from './targets.js';
 
 const blockSizes: readonly number[] = [16, 32, 64, 128, 256];
 
@@ -110,6 +110,22 @@ const entries = {
   ...importanceEntry,
   ...feedbackEntries,
   ...requantizeEntry,
+  /**
+   * transformers.js: further targets, whose models go into the same folder: `{ to: 'onnx:q4', also: ['onnx:q8'] }`. Each takes the options that
+   * it knows. The first target is the one that transformers.js loads without a `dtype`.
+   * @defaultValue none
+   */
+  also: amended(
+    option<readonly OnnxFolderTarget[]>((value, name) => {
+      if (!Array.isArray(value)) throw typeError(name, ofType('list of targets'), value);
+      const names = folderTargets.map((target) => target.name);
+      for (const [i, one] of value.entries()) {
+        if (!names.includes(one)) throw rangeError(`${name}[${i}]`, oneOf(names), one);
+        if (value.indexOf(one) < i) throw rangeError(`${name}[${i}]`, { kind: 'distinct' }, one);
+      }
+    }),
+    { excludedBy: [{ option: 'targetSize' }, { option: 'targetBitsPerWeight' }] },
+  ),
 };
 
 /** Options about files beside an ONNX result. */
@@ -139,11 +155,35 @@ const targetOptions = (Object.keys(entries) as (keyof typeof entries)[]).filter(
   [...targets, ...folderTargets].some(({ options }) => options.includes(name)),
 );
 
+/** Names of the options that a target takes. */
+const optionsOf = (to: string) => [...folderTargets, ...targets].find(({ name }) => name === to)?.options;
+
+/** The choices for each target of a result: of several, those that it takes or none of them. */
+export function choicesByTarget({ also = [], ...choices }: OnnxChoices): readonly OnnxChoices[] {
+  const all = [choices.to, ...also];
+  if (all.length === 1) return [choices];
+  const takes = (to: string, name: string) =>
+    name === 'rules' ? folderFacts(to)?.target !== undefined : optionsOf(to)?.includes(name) === true;
+  return all.map((to) => {
+    const own = Object.entries(choices).filter(([name]) => takes(to, name) || !all.some((other) => takes(other, name)));
+    return { ...Object.fromEntries(own), to } as OnnxChoices;
+  });
+}
+
 export const options = optionTable<OnnxOptions & OnnxSidecars>('ONNX', { ...entries, ...sidecarEntries }, (choices) => {
+  const { to, also = [] } = choices;
+  const same = also.indexOf(to as string as OnnxFolderTarget);
+  if (same >= 0) throw rangeError(`also[${same}]`, { kind: 'distinct' }, to);
+  if (also.length > 0 && folderFacts(to) === undefined) throw rangeError('also', without('to', to), also);
+  for (const one of choicesByTarget(choices as OnnxChoices)) checkTarget(one);
+});
+
+/** Checks the choices for one target. */
+function checkTarget(choices: OnnxChoices): void {
   const { to, range, zeroPoints, rules, ranges } = choices;
   const folder = folderFacts(to);
   const target = targets.find(({ name }) => name === (folder === undefined ? to : folder.target));
-  const taken = (folderTargets.find(({ name }) => name === to) ?? target)?.options;
+  const taken = optionsOf(to);
   const other = targetOptions.find((name) => choices[name] !== undefined && taken?.includes(name) === false);
   if (other !== undefined) throw rangeError(other, without('to', to), choices[other]);
   // A folder has the config.json of the model.
@@ -173,4 +213,4 @@ export const options = optionTable<OnnxOptions & OnnxSidecars>('ONNX', { ...entr
   // A folder in float32 has no other types.
   const hasRules = rules !== undefined && rules.length > 0;
   if (hasRules && folder !== undefined && target === undefined) throw rangeError('rules', without('to', to));
-});
+}

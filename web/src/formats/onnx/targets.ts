@@ -264,5 +264,5 @@ export function folderFacts(to: string): FolderFacts | undefined {
 /** Targets of folders. They have the options of the files that they make, and take quantized models. */
 export const folderTargets: readonly Target[] = Object.entries(dtypes).map(([name, about]) => {
   const options = name === 'fp32' ? ['nonFinite', 'externalData'] : targetNamed(name).options;
-  return { name: `onnx:${name}`, about: `for transformers.js: ${about}`, options: [...options, 'requantize'] };
+  return { name: `onnx:${name}`, about: `for transformers.js: ${about}`, options: [...options, 'requantize', 'also'] };
 });
