@@ -15,10 +15,10 @@ import {
   slices,
   type Vector,
 } from '../../support/forward.js';
-import { expectBytes } from '../../support/models.js';
+import { chosen, expectBytes, rejectionOf, safetensors } from '../../support/models.js';
 import type { Weights } from '../../support/recipes.js';
 import { bertWeights, Maker, nomicWeights, tiny, wordSettings, wordTokenizer } from '../../support/tiny-huggingface.js';
-import { makeFolder } from './runs.js';
+import { makeFolder, makeOf } from './runs.js';
 
 const { hidden, heads, layers, feedForward } = tiny;
 const rows = 40;
@@ -497,6 +497,142 @@ describe('outputs in float32 are those of the definition', () => {
       expect(got[0]).toHaveLength(expected[0]!.length);
       expect(furthest(got, expected)).toBeLessThan(near * Math.max(1, largest(expected)));
     }
+  });
+});
+
+describe('modules of sentence-transformers', () => {
+  const type = (name: string) => `sentence_transformers.models.${name}`;
+  const list = (...names: readonly string[]) =>
+    names.map((name, i) => ({ idx: i, name: String(i), path: i === 0 ? '' : `${i}_${name}`, type: type(name) }));
+  const pooling = (mode: string) => ({ word_embedding_dimension: hidden, [`pooling_mode_${mode}`]: true });
+  const make = new Maker(11).dense('2', 40, hidden).matrix('3.weight', 24, 40);
+  const denses = Object.fromEntries(
+    [2, 3].flatMap((i) => {
+      const parts = ['weight', 'bias'].flatMap((end) => {
+        const found = make.weights.get(`${i}.${end}`);
+        return found === undefined ? [] : [[`linear.${end}`, { dtype: 'F32', shape: found.shape, data: found.values }]];
+      });
+      const [rows, columns] = i === 2 ? [40, hidden] : [24, 40];
+      const config = {
+        in_features: columns,
+        out_features: rows,
+        bias: i === 2,
+        activation_function: i === 2 ? 'torch.nn.modules.activation.Tanh' : 'torch.nn.modules.linear.Identity',
+      };
+      return [
+        [`${i}_Dense/config.json`, config],
+        [`${i}_Dense/model.safetensors`, safetensors(Object.fromEntries(parts))],
+      ];
+    }),
+  ) as Readonly<Record<string, object>>;
+  const bert = { architecture: 'BertModel', weights: plainBert, states: bertStates('', bertNames, 0, true) } as const;
+  const sourceOf = (files: Readonly<Record<string, object>>, architecture = 'BertModel') => {
+    const { weights } = bert.weights();
+    const tensors = [...(weights as Weights)].map(([name, { shape, values }]) => {
+      return [name, { dtype: 'F32', shape, data: values }] as const;
+    });
+    const beside = { ...filesOf({ ...bert, architecture }), ...files };
+    return [
+      chosen('model.safetensors', safetensors(Object.fromEntries(tensors))),
+      ...Object.entries(beside).map(([name, content]) => chosen(name, content)),
+    ];
+  };
+  const normalized = (x: Vector) => x.map((v) => v / Math.hypot(...x));
+  const ways: Readonly<Record<string, (states: readonly Vector[]) => Vector>> = {
+    mean_tokens: (states) => states.reduce(add).map((v) => v / states.length),
+    cls_token: ([first]) => first!,
+    lasttoken: (states) => states.at(-1)!,
+  };
+
+  it.each(Object.entries(ways))('%s, products and a norm make one vector', async (mode, way) => {
+    const files = {
+      'modules.json': list('Transformer', 'Pooling', 'Dense', 'Dense', 'Normalize'),
+      '1_Pooling/config.json': pooling(mode),
+      ...denses,
+    };
+    // Weights of a head are not needed.
+    const made = await makeOf(sourceOf(files, 'BertForMaskedLM'), { to: 'onnx:fp32' });
+    expect([...made.files.keys()]).toEqual(
+      expect.arrayContaining(['2_Dense/model.safetensors', '1_Pooling/config.json']),
+    );
+    const found = (await outputs(made.files.get('onnx/model.onnx')!, true)).get('sentence_embedding')!;
+    expect(found.dims).toEqual([2, 24]);
+    const read = new Reader(bert.weights().weights as Weights);
+    const dense = new Reader(make.weights);
+    for (const [b, text] of [tokens, shorter].entries()) {
+      const expected = normalized(dense.linear('3', tanh(dense.linear('2', way(bert.states(read, text))))));
+      // Vectors of length 1, whose elements follow from sums of at most 96 products in 3 layers and two more products.
+      expect(furthest([found.data.slice(b * 24, (b + 1) * 24)], [expected])).toBeLessThan(2e-6);
+    }
+  });
+
+  it('have the bytes of their float32 graph in other types, with codes for their products', async () => {
+    const files = {
+      'modules.json': list('Transformer', 'Pooling', 'Dense'),
+      '1_Pooling/config.json': pooling('cls_token'),
+      ...denses,
+    };
+    const floats = await makeOf(sourceOf(files), { to: 'onnx:fp32' });
+    for (const to of ['q8', 'fp16', 'q4'] as const) {
+      const direct = await makeOf(sourceOf(files), { to: `onnx:${to}` });
+      const name = [...direct.files.keys()].find((one) => one.endsWith('.onnx'))!;
+      const expected = await quantizeModel(floats.files.get('onnx/model.onnx')!, { to, workers: 0 });
+      expectBytes(direct.files.get(name)!, await expected.bytes(), to);
+      const { kept } = direct.result.report.tensors.find((one) => one.name === '2_Dense.linear.weight')!;
+      expect(kept, to).toBeUndefined();
+    }
+  });
+
+  const usual = {
+    'modules.json': list('Transformer', 'Pooling', 'Dense'),
+    '1_Pooling/config.json': pooling('mean_tokens'),
+  };
+  it.each<[string, Readonly<Record<string, object>>]>([
+    ['the pooling is max', { ...usual, '1_Pooling/config.json': pooling('max_tokens') }],
+    [
+      'the pooling is mean and max',
+      { ...usual, '1_Pooling/config.json': { ...pooling('mean_tokens'), ...pooling('max_tokens') } },
+    ],
+    ['include_prompt', { ...usual, '1_Pooling/config.json': { ...pooling('mean_tokens'), include_prompt: false } }],
+    ['2_Dense/config.json', usual],
+    [
+      'module 2 is "sentence_transformers.models.LSTM"',
+      { ...usual, 'modules.json': list('Transformer', 'Pooling', 'LSTM') },
+    ],
+    ['module 1 is', { ...usual, 'modules.json': list('Transformer', 'Dense') }],
+    ['no module', { ...usual, 'modules.json': list('Transformer') }],
+    [
+      '"0_BERT"',
+      {
+        ...usual,
+        'modules.json': list('Transformer', 'Pooling').map((one, i) => (i ? one : { ...one, path: '0_BERT' })),
+      },
+    ],
+    [
+      'activation_function is "torch.nn.modules.activation.Softplus"',
+      {
+        ...usual,
+        ...denses,
+        '2_Dense/config.json': {
+          ...denses['2_Dense/config.json'],
+          activation_function: 'torch.nn.modules.activation.Softplus',
+        },
+      },
+    ],
+    [
+      'it takes vectors of 40 elements',
+      {
+        ...usual,
+        ...denses,
+        'modules.json': list('Transformer', 'Pooling', 'Dense').map((one, i) =>
+          i < 2 ? one : { ...one, path: '3_Dense' },
+        ),
+      },
+    ],
+  ])('are refused by name: %s', async (message, files) => {
+    const refused = await rejectionOf(quantizeModel(sourceOf(files), { to: 'onnx:fp32' }));
+    expect((refused as Error).message.replaceAll("'", '"')).toContain(message.replaceAll("'", '"'));
+    expect(refused).toMatchObject({ code: expect.stringMatching(/^(UNKNOWN_FORMAT|BAD_FILE)$/) });
   });
 });
 

@@ -80,9 +80,12 @@ export async function readModules(
   };
 }
 
+/** The part of a folder that modules are read from. */
+type ModuleFiles = Pick<Folder, 'file'>;
+
 /** The path of a module, and the file of its settings. */
-async function moduleSettings(
-  folder: Folder,
+export async function moduleSettings(
+  folder: ModuleFiles,
   module: Json,
   what: string,
 ): Promise<{ path: string; file: string; keys: Json }> {
@@ -97,40 +100,69 @@ async function moduleSettings(
   return { path, file, keys: parseObject(file, settings) };
 }
 
-/** A layer behind the pooling: its matrix, its sizes, and notes about parts of it that llama.cpp does not apply. */
-async function denseOf(folder: Folder, module: Json) {
+/** A layer behind the pooling. */
+export interface DenseLayer {
+  readonly path: string;
+  /** Its settings. */
+  readonly file: string;
+  /** Its weights. */
+  readonly weights: string;
+  readonly shape: readonly [rows: number, columns: number];
+  readonly matrix: Float32Array<ArrayBuffer>;
+  readonly bias: Float32Array<ArrayBuffer> | undefined;
+  /** Name of the class of its activation; undefined for none. */
+  readonly activation: unknown;
+}
+
+/** Reads a layer behind the pooling. @throws ScalepointError `BAD_FILE`, `UNKNOWN_FORMAT` */
+export async function readDense(folder: ModuleFiles, module: Json): Promise<DenseLayer> {
   const { path, file, keys } = await moduleSettings(folder, module, 'layer behind the pooling');
-  // The converter gives every other path the second name.
-  const isSecond = path === '2_Dense';
-  const name = isSecond ? 'dense_2' : 'dense_3';
   const [inputs, outputs] = [member(keys, 'in_features'), member(keys, 'out_features')];
   const weights = `${path}/model.safetensors`;
   const bytes = await folder.file(weights);
   if (bytes === undefined) return badFolderFile(weights, 'modules.json names its folder, but it is missing');
   const { tensors } = await readSafetensors(await openSource(bytes));
-  const matrix = tensors.find((one) => one.name === 'linear.weight');
-  if (matrix === undefined) return badFolderFile(weights, 'the tensor "linear.weight" is missing');
-  const { shape, dtype, byteOffset, bytes: size } = matrix;
-  if (shape.length !== 2 || shape[0] !== outputs || shape[1] !== inputs)
+  const floatsOf = (name: string) => {
+    const found = tensors.find((one) => one.name === name);
+    if (found === undefined) return undefined;
+    const { dtype, byteOffset, bytes: size } = found;
+    if (dtype !== 'F64' && dtype !== 'F32' && dtype !== 'F16' && dtype !== 'BF16')
+      return unsupported(weights, `${name} is ${dtype}, and no float`);
+    const data = bytes.slice(byteOffset, byteOffset + size);
+    const values = dtype === 'F64' ? Float32Array.from(new Float64Array(data.buffer)) : floatsIn(data, dtype);
+    return { shape: found.shape, values };
+  };
+  const matrix = floatsOf('linear.weight') ?? badFolderFile(weights, 'the tensor "linear.weight" is missing');
+  const { shape } = matrix;
+  const [rows = 0, columns = 0] = shape;
+  if (shape.length !== 2 || rows !== outputs || columns !== inputs)
     badFolderFile(
       weights,
       `linear.weight has the shape [${shape.join(', ')}]; by ${file} it is [${show(outputs)}, ${show(inputs)}]`,
     );
-  if (dtype !== 'F64' && dtype !== 'F32' && dtype !== 'F16' && dtype !== 'BF16')
-    return unsupported(weights, `linear.weight is ${dtype}, and no float`);
-  const data = bytes.slice(byteOffset, byteOffset + size);
-  const values = dtype === 'F64' ? Float32Array.from(new Float64Array(data.buffer)) : floatsIn(data, dtype);
+  const bias = floatsOf('linear.bias')?.values;
+  if (bias !== undefined && bias.length !== rows)
+    badFolderFile(weights, `linear.bias has ${bias.length} elements, and linear.weight ${rows} rows`);
+  const stated = member(keys, 'activation_function');
+  const isPlain = stated === undefined || (typeof stated === 'string' && /(^|\.)Identity$/.test(stated));
+  const activation = isPlain ? undefined : stated;
+  return { path, file, weights, shape: [rows, columns], matrix: matrix.values, bias, activation };
+}
+
+/** A layer behind the pooling in llama.cpp: its matrix, its sizes, and notes about parts of it that are not applied there. */
+async function denseOf(folder: Folder, module: Json) {
+  const { path, shape, matrix, bias, activation } = await readDense(folder, module);
+  // The converter gives every other path the second name.
+  const isSecond = path === '2_Dense';
   const [rows, columns] = shape;
   const sizes: Keys = isSecond
     ? { dense_2_feat_in: columns, dense_2_feat_out: rows }
     : { dense_3_feat_in: columns, dense_3_feat_out: rows };
-  const recipe: Recipe = { name: `${name}.weight`, shape, sources: [], values };
+  const recipe: Recipe = { name: `${isSecond ? 'dense_2' : 'dense_3'}.weight`, shape, sources: [], values: matrix };
   // llama.cpp applies no bias and no activation behind the matrix.
-  const activation = member(keys, 'activation_function');
-  const isPlain = activation === undefined || (typeof activation === 'string' && /(^|\.)Identity$/.test(activation));
   const parts = [
-    ...(tensors.some((one) => one.name === 'linear.bias') ? ['the bias'] : []),
-    ...(isPlain ? [] : [`the activation ${show(activation)}`]),
+    ...(bias === undefined ? [] : ['the bias']),
+    ...(activation === undefined ? [] : [`the activation ${show(activation)}`]),
   ];
   const text =
     `${parts.join(' and ')} of the layer ${quoted(path)} behind the pooling left out: vectors of llama.cpp differ from those of ` +

@@ -19,6 +19,7 @@ import { incomplete, unsupported } from '../huggingface/errors.js';
 import { arrayMember, type Json, objectMember, parseObject } from '../huggingface/json.js';
 import { cacheKeys, decoderGraph } from './decoder.js';
 import { encoderGraph } from './encoder.js';
+import { readSentence } from './sentence.js';
 
 /** Tensors that folders may have and graphs compute. */
 const unused = /\.rotary_emb\.inv_freq$|\.position_ids$/;
@@ -46,7 +47,6 @@ const copiedFiles: readonly string[] = [
   'chat_template.jinja',
   'modules.json',
   'config_sentence_transformers.json',
-  '1_Pooling/config.json',
 ];
 
 /** A file of a result with known bytes. */
@@ -104,9 +104,15 @@ export async function convertOnnx(
   const tensors = await tensorsAsFloats(model, requantize);
   const shapes = new Map(tensors.map(({ name, shape }) => [name, shape]));
   const isDecoder = facts.kind === 'decoder';
+  const sentence = await readSentence(beside);
+  if (isDecoder && sentence !== undefined)
+    unsupported(
+      'modules.json',
+      'vectors of texts are no outputs of the graph of a decoder; without this file, it writes texts',
+    );
   const graph = isDecoder
     ? decoderGraph(config, facts, shapes)
-    : encoderGraph(config, facts, shapes, architecture as string);
+    : encoderGraph(config, facts, shapes, architecture as string, sentence);
   const isTied = !graph.weights.has('lm_head.weight');
   // Heads of other tasks, and the second copy of a table.
   const heads = tensors.filter(({ name }) => !isDecoder && headNames.test(name) && !graph.weights.has(name));
@@ -116,7 +122,7 @@ export async function convertOnnx(
   // Constants of the graph are read from a file behind those of the folder.
   Object.assign(model, { files: made.files });
   const files: OutputFile[] = [];
-  for (const name of copiedFiles) {
+  for (const name of [...copiedFiles, ...(sentence?.files ?? [])]) {
     const found = await beside.file(name);
     if (found !== undefined) files.push(textFile(name, found));
   }

@@ -9,6 +9,7 @@ import { badFolderFile, unsupported } from '../huggingface/errors.js';
 import type { EncoderGraph, HeadStep } from './families.js';
 import type { GraphWriter, ValueName } from './graph.js';
 import { functionNamed, Parts, type Shapes, type Turns } from './parts.js';
+import { type SentenceModules, sentenceVector } from './sentence.js';
 
 const file = 'config.json';
 
@@ -245,18 +246,12 @@ class EncoderWriter extends Parts {
         x = step.apply === 'act' ? this.#activation(graph, x) : functionNamed(step.apply)(graph, x);
       } else if (step.take === 'first' || this.#config.get('classifier_pooling') !== 'mean') {
         x = graph.op('Gather', [x, graph.int(0)], { axis: 1 });
-      } else {
-        // The mean of the words.
-        const shares = graph.op('Unsqueeze', [graph.cast(attentionMask, 'F32'), graph.ints([2])]);
-        const sum = graph.op('ReduceSum', [graph.op('Mul', [x, shares]), graph.ints([1])], { keepdims: 0 });
-        const count = graph.op('ReduceSum', [shares, graph.ints([1])], { keepdims: 0 });
-        x = graph.op('Div', [sum, count]);
-      }
+      } else x = this.mean(x, attentionMask);
     }
     return x;
   }
 
-  write(architecture: string): GraphWriter {
+  write(architecture: string, sentence: SentenceModules | undefined): GraphWriter {
     const { graph } = this;
     const { heads, takesTypes } = this.#facts;
     const [, end = ''] = /(Model|For\w+)$/.exec(architecture) ?? [];
@@ -267,9 +262,12 @@ class EncoderWriter extends Parts {
     graph.scope = '/embeddings';
     const states = this.#layers(this.#embed(ids, types), ids, attentionMask);
     graph.scope = '/head';
-    const kind = outputs[end];
+    const kind = sentence === undefined ? outputs[end] : 'states';
     if (kind === 'states') {
       graph.output('last_hidden_state', 'F32', [...batch, this.#hidden], states);
+      if (sentence === undefined) return graph;
+      const { vector, length } = sentenceVector(this, states, attentionMask, this.#hidden, sentence);
+      graph.output('sentence_embedding', 'F32', ['batch_size', length], vector);
       return graph;
     }
     const steps = heads[end];
@@ -295,8 +293,15 @@ class EncoderWriter extends Parts {
 
 /**
  * Writes the graph of an encoder with the head of its class.
+ * @param sentence modules that take the place of the head
  * @throws ScalepointError `UNKNOWN_FORMAT` for settings that the graph does not compute, `BAD_FILE`
  */
-export function encoderGraph(config: Config, facts: EncoderGraph, shapes: Shapes, architecture: string): GraphWriter {
-  return new EncoderWriter(config, facts, shapes).write(architecture);
+export function encoderGraph(
+  config: Config,
+  facts: EncoderGraph,
+  shapes: Shapes,
+  architecture: string,
+  sentence?: SentenceModules,
+): GraphWriter {
+  return new EncoderWriter(config, facts, shapes).write(architecture, sentence);
 }

@@ -109,6 +109,14 @@ export class GraphWriter {
     return name;
   }
 
+  /** A weight with known values. */
+  known(name: string, values: Float32Array<ArrayBuffer>, shape: readonly number[]): ValueName {
+    const data = { bytes: new Uint8Array(values.buffer, values.byteOffset, values.byteLength) };
+    const pieces = tensorPieces({ name, type: onnxTypeNumber('F32'), shape, data });
+    this.#tensors.push(...piecesField(graphField.initializer, pieces));
+    return name;
+  }
+
   /** A weight of the folder as float32. */
   weight(name: string, shape: readonly number[]): ValueName {
     if (this.#weights.has(name)) return name;

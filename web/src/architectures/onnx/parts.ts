@@ -69,6 +69,14 @@ export class Parts {
     return this.graph.op('LayerNormalization', inputs, { axis: -1, epsilon: { float: epsilon } });
   }
 
+  /** The mean of the vectors of each text's words. */
+  mean(x: ValueName, attentionMask: ValueName): ValueName {
+    const { graph } = this;
+    const shares = graph.op('Unsqueeze', [graph.cast(attentionMask, 'F32'), graph.ints([2])]);
+    const sum = graph.op('ReduceSum', [graph.op('Mul', [x, shares]), graph.ints([1])], { keepdims: 0 });
+    return graph.op('Div', [sum, graph.op('ReduceSum', [shares, graph.ints([1])], { keepdims: 0 })]);
+  }
+
   /** Values as heads: [batch, heads, sequence, head]. */
   heads(x: ValueName, heads: number, head: number): ValueName {
     const split = this.graph.op('Reshape', [x, this.graph.ints([0, 0, heads, head])]);
