@@ -4,7 +4,7 @@
  */
 import type { ModelPlan } from './model.js';
 
-export { filesBeside, isFileBeside } from './architectures/huggingface/files.js';
+export { filesBeside, isFileBeside, namesAlong } from './architectures/huggingface/files.js';
 export { converters } from './architectures/registry.js';
 export { languageArchitectures } from './architectures/traits.js';
 export type { ComparedTensor } from './convert/compare.js';
@@ -16,6 +16,7 @@ export { type Preset, presets } from './convert/names.js';
 export { targetsByResult, targetsLabel, targetTakes } from './convert/options.js';
 export type { ModelTotals } from './convert/plan.js';
 export { withOptions } from './convert/plan-model.js';
+export { alongOnHub, mostAlong, pathOnHub } from './convert/pushed.js';
 export { writeSidecar } from './convert/quantize.js';
 export { readPlanned } from './convert/read-planned.js';
 export { isModelStart, modelStartBytes, urlOfText } from './convert/recognize.js';
@@ -76,6 +77,7 @@ export type {
   UnreachedWeight,
 } from './formats/run.js';
 export { momentsEnd, rangesEnd } from './formats/statistics.js';
+export { askHub } from './hub/ask.js';
 export type { CardResult } from './hub/card.js';
 export { type HubEntry, type HubListing, listModel } from './hub/listing.js';
 export { type HubName, hubNameOf, hubNameText } from './hub/names.js';

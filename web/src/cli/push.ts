@@ -4,13 +4,16 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { type ModelPlan, modelFormats, type PushResult } from '../model.js';
 import {
+  alongOnHub,
   type CardResult,
-  filesBeside,
   HubFile,
+  mostAlong,
+  namesAlong,
   onlyWith,
   onnxFolder,
   openPush,
   type PushFile,
+  pathOnHub,
   type Words,
   without,
 } from '../tooling.js';
@@ -25,12 +28,6 @@ import { countText, printable, shellWord } from './text.js';
 import { wrongFlag } from './wording.js';
 
 type Values = ValuesOf<typeof quantizeFlags>;
-
-/** Files of a tokenizer that a conversion does not read, and readers do. */
-const vocabularies = ['special_tokens_map.json', 'vocab.json', 'vocab.txt', 'merges.txt'];
-
-/** Largest file in bytes that is taken along. */
-const mostBeside = 50_000_000;
 
 /** Checks the flags. @throws UsageError */
 export function checkPushFlags({ push, output, part, ...values }: Values & { readonly part?: unknown }): void {
@@ -76,25 +73,15 @@ function commandOf({ file, name, isPath, fileName }: Input, words: Words): strin
 
 /** Files that programs need beside a model, from the folder or the repository of the input. */
 async function filesAlong({ file, name, isPath }: Input): Promise<PushFile[]> {
+  if (file instanceof HubFile) return alongOnHub(file, namesAlong);
   const found: PushFile[] = [];
   const folder = dirname(resolve(name));
-  for (const path of [...filesBeside, ...vocabularies]) {
-    if (/^adapter_|\.safetensors$/.test(path)) continue;
-    if (file instanceof HubFile) {
-      // A model for transformers.js has its settings in the folder above.
-      const up = file.folder === onnxFolder ? '../' : '';
-      const beside = file.beside(up + path);
-      if ((beside?.entry.size ?? mostBeside) >= mostBeside) continue;
-      const source = await beside?.open(undefined);
-      if (source === undefined) continue;
-      if (source instanceof Blob) found.push({ path, content: source });
-      else if (typeof source === 'string') found.push({ path, content: pathToFileURL(source) });
-      else found.push({ path, content: new Blob([await source.read(0, source.size)]) });
-    } else if (isPath) {
-      const place = join(folder, basename(folder) === onnxFolder ? '..' : '', path);
-      const status = await stat(place).catch(() => undefined);
-      if (status?.isFile() && status.size < mostBeside) found.push({ path, content: pathToFileURL(place) });
-    }
+  // A model for transformers.js has its settings in the folder above.
+  const up = basename(folder) === onnxFolder ? '..' : '';
+  for (const path of isPath ? namesAlong : []) {
+    const place = join(folder, up, path);
+    const status = await stat(place).catch(() => undefined);
+    if (status?.isFile() && status.size < mostAlong) found.push({ path, content: pathToFileURL(place) });
   }
   return found;
 }
@@ -144,12 +131,7 @@ export async function preparePush(
   const isWhole = along.some(({ path }) => path === 'config.json');
   for (const { planned, output, places } of results) {
     const { format, to, totals } = planned;
-    const named = (path: string) => {
-      if (format === 'onnx' && isWhole) return `${onnxFolder}/${basename(path)}`;
-      const [end] = /\.safetensors(\.index\.json)?$/.exec(path) ?? [];
-      const isShard = /-\d{5,}-of-\d{5,}\./.test(path);
-      return format === 'safetensors' && isWhole && end !== undefined && !isShard ? `model${end}` : basename(path);
-    };
+    const named = (path: string) => pathOnHub(path, isWhole);
     const paths = pathsOf(output, planned);
     files.push(...paths.map((path) => ({ path: named(path), content: pathToFileURL(path) })));
     for (const { path, sidecar } of places)

@@ -99,7 +99,7 @@ export interface NodeModules {
   'node:crypto': {
     createHash(algorithm: 'sha1' | 'sha256'): { update(bytes: Uint8Array): unknown; digest(form: 'hex'): string };
   };
-  'node:url': { fileURLToPath(url: URL): string };
+  'node:url': { fileURLToPath(url: URL): string; pathToFileURL(path: string): URL };
 }
 
 /** A module of Node; undefined outside of Node. */

@@ -23,7 +23,15 @@ export const filesBeside: readonly string[] = [
   '3_Dense/model.safetensors',
 ];
 
-/** True for a file with one of these names, or in one of these folders. @param path of the file in the folder, if it is known */
+/** Files of a tokenizer that no conversion reads, and other programs do. */
+const vocabularies = ['special_tokens_map.json', 'vocab.json', 'vocab.txt', 'merges.txt'];
+
+/** Files that programs need beside a model. */
+export const namesAlong: readonly string[] = [...filesBeside, ...vocabularies].filter(
+  (path) => !/^adapter_|\.safetensors$/.test(path),
+);
+
+/** True for a file with one of the names of `filesBeside`, or in one of these folders. @param path of the file in the folder, if it is known */
 export function isFileBeside(name: string, path = ''): boolean {
   return filesBeside.some((one) =>
     one.endsWith('.safetensors') ? path.endsWith(`/${one}`) : one.split('/').at(-1) === name,
