@@ -1,19 +1,19 @@
 // Models of the hub on the page for models, from a hub of the tests.
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import type { Page } from 'playwright';
-import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
+import { serve } from '../../../../scripts/serve.mjs';
 import { quantizeModel } from '../../../../web/src/model.js';
 import { languageModel, writeFiles } from '../../hub/support.js';
-import { startHub, type TestHub } from '../../support/hub/hub.mjs';
+import type { TestHub } from '../../support/hub/hub.mjs';
 import { expectBytes, safetensors, weights } from '../../support/models.js';
 import { plainTokenizer } from '../../support/tiny-huggingface.js';
 import { tinyLlama } from '../../support/tiny-llama.js';
-import { path, startSite } from '../site.js';
+import { planned as plannedOn, saved as savedOn, startHubSite } from '../hub-site.js';
 
 const token = 'hf_secret0123456789';
-const folder = mkdtempSync(join(tmpdir(), 'scalepoint-page-hub-'));
 const large = safetensors({
   'a.weight': weights('F32', [1024, 512], 1),
   'b.weight': weights('F32', [512, 1024], 2),
@@ -25,47 +25,22 @@ const parts = {
 };
 const gguf = tinyLlama({});
 
+const home = startHubSite({
+  repositories: {
+    'acme/large': { files: { 'model.safetensors': large, 'README.md': '# A model' } },
+    'acme/parts': { files: parts },
+    'acme/files': { files: { 'one-F32.gguf': gguf, 'two-F32.gguf': gguf } },
+    'acme/gated': { files: { 'model.safetensors': large }, gated: 'manual' },
+    'acme/private': { files: { 'model.safetensors': large }, private: true },
+  },
+  tokens: { [token]: { user: 'somebody', gated: ['acme/gated'] } },
+});
+const { site, clients, folder } = home;
 let hub: TestHub;
-/** Addresses to return to after signing in, by the app. */
-const clients: Record<string, string[]> = {};
-// Registered before those of the site, which serves the pages with the addresses of this hub.
-beforeAll(async () => {
-  hub = await startHub({
-    repositories: {
-      'acme/large': { files: { 'model.safetensors': large, 'README.md': '# A model' } },
-      'acme/parts': { files: parts },
-      'acme/files': { files: { 'one-F32.gguf': gguf, 'two-F32.gguf': gguf } },
-      'acme/gated': { files: { 'model.safetensors': large }, gated: 'manual' },
-      'acme/private': { files: { 'model.safetensors': large }, private: true },
-    },
-    clients,
-    tokens: { [token]: { user: 'somebody', gated: ['acme/gated'] } },
-  });
-  cpSync(path('build/demo'), folder, { recursive: true });
-  const name = join(folder, 'model/index.html');
-  const page = readFileSync(name, 'utf8')
-    .replace('https://huggingface.co https://*.hf.co', Object.values(hub.origins).join(' '))
-    .replace('data-endpoint="https://huggingface.co"', `data-endpoint="${hub.endpoint}"`)
-    .replace('data-client=""', 'data-client="app"');
-  writeFileSync(name, page);
+beforeAll(() => {
+  ({ hub } = home);
 });
-afterAll(async () => {
-  await hub.close();
-  rmSync(folder, { recursive: true });
-});
-
-const site = startSite({ folder: () => folder });
 let page: Page;
-
-// Pages of this file ask the hub, and the browser reports its refusals.
-afterEach(() => {
-  const isOfHub = (complaint: string) =>
-    Object.values(hub.origins).some((origin) => complaint.startsWith(`request to ${origin}`)) ||
-    /^Failed to load resource: .* (401|403|404|503) /.test(complaint);
-  site.complaints = site.complaints.filter((complaint) => !isOfHub(complaint));
-  hub.requests.length = 0;
-  hub.troubles.length = 0;
-});
 
 /** Types a name into the field, and asks for it. */
 async function name(text: string, word = ''): Promise<void> {
@@ -76,16 +51,9 @@ async function name(text: string, word = ''): Promise<void> {
   }
   await page.click('#hub-open');
 }
-const planned = () =>
-  page.waitForFunction(() => {
-    const size = Number((document.querySelector('#model-size') as HTMLDataElement | null)?.value);
-    return size > 0 && !(document.querySelector('#opened') as HTMLElement).hidden;
-  });
+const planned = () => plannedOn(site);
+const saved = () => savedOn(site);
 const problem = () => page.locator('#problems .problem').textContent();
-async function saved(): Promise<{ name: string; bytes: Buffer }> {
-  const [download] = await Promise.all([page.waitForEvent('download'), page.click('#model-run')]);
-  return { name: download.suggestedFilename(), bytes: readFileSync(await download.path()) };
-}
 /** Bytes of files that the hub has sent so far, by all its servers. */
 const sent = () => hub.requests.reduce((sum, one) => sum + (one.path.startsWith('/api/') ? 0 : one.sent), 0);
 
@@ -228,4 +196,59 @@ it('opens a model of the hub after files that another page handed over, whose po
   await name('acme/large');
   await expect.poll(() => page.textContent('#model-name').catch(() => '')).toBe('large.safetensors');
   expect(new URL(page.url()).hash).toBe('#model=acme/large');
+});
+
+it('signs in inside of a Space by the app of the Space, and opens a tab of its own for that from a frame', async () => {
+  const inSpace = async (page: Page) => {
+    // The hub puts this into the pages of a static Space.
+    await page.addInitScript(() => {
+      Object.assign(globalThis, { huggingface: { variables: { OAUTH_CLIENT_ID: 'space' } } });
+    });
+  };
+  page = await site.open('model/', {}, inSpace);
+  delete clients.app;
+  clients.space = [`${site.url}model/`];
+  await page.click('#hub summary');
+  await page.click('#hub-sign-in');
+  await expect.poll(() => page.textContent('#hub-signed')).toBe('You are signed in for this tab.');
+  const asked = hub.requests.flatMap(({ path, text }) =>
+    path.startsWith('/oauth/') ? [new URLSearchParams(text || path.split('?')[1]).get('client_id')] : [],
+  );
+  expect(asked).toEqual(['space', 'space']);
+
+  // The hub shows Spaces in a frame of its own page. It lets them be framed, unlike the server of the other tests.
+  const space = await serve({ folder, port: 0, policy: 'frame-ancestors *' });
+  const outer = createServer((_, response) => {
+    response.setHeader('Content-Type', 'text/html');
+    response.end(`<iframe src="${space.url}model/" width="900" height="800"></iframe>`);
+  });
+  await new Promise<void>((done) => outer.listen(0, '127.0.0.1', done));
+  const address = `http://127.0.0.1:${(outer.address() as AddressInfo).port}/`;
+  page = await site.open('', {}, inSpace);
+  await page.goto(address);
+  const frame = page.frameLocator('iframe');
+  await frame.locator('#hub summary').click();
+  const [tab] = await Promise.all([page.waitForEvent('popup'), frame.locator('#hub-sign-in').click()]);
+  await expect.poll(() => tab.url()).toBe(`${space.url}model/`);
+  expect(await tab.isVisible('#hub-name')).toBe(true);
+  site.complaints = site.complaints.filter((complaint) =>
+    [address, space.url].every((place) => !complaint.startsWith(`request to ${place}`)),
+  );
+  outer.close();
+  await space.close();
+});
+
+it('says when the quota of requests is filled again, as far as the hub lets the page know', async () => {
+  page = await site.open('model/');
+  const full = (headers: Record<string, string>) => ({
+    path: /^\/api\//,
+    // The page tries five times; a longer wait than that of the hub's windows ends it at once.
+    times: 5,
+    change: () => ({ status: 429, body: '', headers: { 'Content-Type': 'application/json', ...headers } }),
+  });
+  const limit = '"api";r=0;t=310';
+  hub.troubles.push(full({ RateLimit: limit, 'Access-Control-Expose-Headers': 'RateLimit' }));
+  await name('acme/large');
+  await expect.poll(problem).toContain('quota of requests is used up; it is filled again in 311 s; with a token');
+  expect(await page.textContent('#problems')).toContain('give a token below');
 });
