@@ -31,6 +31,7 @@ hf_oauth_scopes:
 - contribute-repos
 - read-repos
 - gated-repos
+- write-discussions
 custom_headers:
   cross-origin-embedder-policy: require-corp
   cross-origin-opener-policy: same-origin

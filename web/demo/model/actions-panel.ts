@@ -5,7 +5,7 @@ import { copy, download, jsonBlob } from '../shared/copy.js';
 import { nameInFolder } from '../shared/files.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { sentence } from '../shared/problems.js';
-import { html, remembered, type TemplateResult } from '../shared/template.js';
+import { html, type nothing, remembered, type TemplateResult } from '../shared/template.js';
 import { formatFor, infoOf, outputName } from './choice.js';
 import { pageWords } from './controls.js';
 import type { Runner } from './run.js';
@@ -68,7 +68,7 @@ const findQuantized = remembered(
 
 /** The size of the result, the button that makes it, and the progress. */
 export function saveView(state: OpenState, session: ModelSession, runner: Runner): TemplateResult {
-  const { run, plan, choice, model, offers, isQuantized } = state;
+  const { run, isPushing, plan, choice, model, offers, isQuantized } = state;
   const { totals } = plan ?? {};
   const works = isSaving(run);
   const isIdle = totals !== undefined && totals.quantized + totals.cast === 0;
@@ -93,7 +93,7 @@ export function saveView(state: OpenState, session: ModelSession, runner: Runner
           ?disabled=${plan === undefined || works} @click=${() => session.undoKeep()}>Undo</button>
       </div>
       <div class="save-row">
-        <button type="button" class="primary big" id="model-run" data-next="#model-cancel" ?hidden=${works} ?disabled=${plan === undefined || isIdle}
+        <button type="button" class="primary big" id="model-run" data-next="#model-cancel" ?hidden=${works} ?disabled=${plan === undefined || isIdle || isPushing}
           @click=${() => void runner.start()}>Quantize and save</button>
         <button type="button" class="big" id="model-cancel" data-next="#model-run" ?hidden=${!works} @click=${() => runner.cancel()}>Cancel</button>
       </div>
@@ -109,14 +109,26 @@ export const notesText = ({ plan }: OpenState): string =>
   plan?.notes.map((note) => sentence(noteText(note, pageWords))).join(' ') ?? '';
 
 /** The file with which older loaders of GPTQ and AWQ find the settings of codes. */
-function settingsFile({ quantizeConfig, quantConfig }: QuantizeModelResult) {
+export function settingsFile({ quantizeConfig, quantConfig }: QuantizeModelResult) {
   if (quantizeConfig !== undefined) return { name: 'quantize_config.json', content: quantizeConfig };
   return quantConfig && { name: 'quant_config.json', content: quantConfig };
 }
 
-/** How to use the result. It has its room while the file is written, so that nothing moves at the end. */
-export function savedView(state: OpenState): TemplateResult {
-  const { run, model, choice, plan } = state;
+/** Programs that read the result. */
+export function readersOf({ model, choice, plan }: OpenState, name: string) {
+  const format = formatFor(model, choice.to);
+  const conversion = converters().find(({ from, result }) => from.includes(model.format) && result === format);
+  const { architecture } = plan ?? {};
+  const special = architecture === undefined ? undefined : conversion?.readers?.(architecture, name);
+  return special ?? infoOf(format).readers?.(choice.to, name) ?? [];
+}
+
+/** How to use the result. It has its room while the file is written, so that nothing moves at the end. @param push the panel that pushes it, and its button */
+export function savedView(
+  state: OpenState,
+  push: { readonly panel: TemplateResult | typeof nothing; readonly button: TemplateResult },
+): TemplateResult {
+  const { run } = state;
   const name = resultName(state);
   const result = run.kind === 'saved' ? run.result : undefined;
   const title =
@@ -124,12 +136,6 @@ export function savedView(state: OpenState): TemplateResult {
       ? `Saved ${name}: ${formatBytes(run.result.report.totals.bytesAfter)} in ${formatSeconds(run.seconds)}`
       : `How to use ${name}`;
   const settings = result && settingsFile(result);
-  // Programs that read it.
-  const format = formatFor(model, choice.to);
-  const conversion = converters().find(({ from, result }) => from.includes(model.format) && result === format);
-  const { architecture } = plan ?? {};
-  const special = architecture === undefined ? undefined : conversion?.readers?.(architecture, name);
-  const readers = special ?? infoOf(format).readers?.(choice.to, name) ?? [];
   const isHidden = !isSaving(run) && run.kind !== 'saved';
   return html`
     <section class="saved" id="saved" aria-labelledby="saved-title" ?hidden=${isHidden}>
@@ -139,11 +145,13 @@ export function savedView(state: OpenState): TemplateResult {
           @click=${() => download(jsonBlob(result?.config), 'config.json')}>Save config.json</button>
         <button type="button" id="model-settings" ?hidden=${settings === undefined}
           @click=${() => settings && download(jsonBlob(settings.content), settings.name)}>Save ${settings?.name}</button>
+        ${push.button}
       </div>
+      ${push.panel}
       <div class="readers" id="readers">${
         isHidden
           ? []
-          : readers.map(
+          : readersOf(state, name).map(
               ({ program, code, needs }) => html`<div class="reader">
                 <h3>${program}</h3>
                 ${needs === undefined ? '' : html`<p class="hint">${needs}</p>`}

@@ -3,6 +3,7 @@ import { type ModelFormat, type PlanOptions, presetTarget, resultName } from 'sc
 import { type FormatInfo, formats, type Preset, ruleFrom, type TypeFit, towerArchitecture } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
 import { formatMany } from '../shared/format.js';
+import { isOnHub } from '../shared/page-files.js';
 import { type FlagWords, isOffered } from './controls.js';
 import { bytesIn } from './sizes.js';
 
@@ -191,6 +192,27 @@ export function outputName(name: string, format: ModelFormat, choice: ModelChoic
     format: infoOf(format).result,
     architecture,
   });
+}
+
+/** A name that the hub allows for a repository. */
+const allowed = (name: string) =>
+  name
+    .replace(/[^\w.-]+/g, '-')
+    .replace(/([.-])[.-]+/g, '$1')
+    .replace(/^[.-]+|(\.git)?[.-]*$/g, '')
+    .slice(0, 80);
+
+/** The usual name of a repository with a result, by which people look for it: `tiny-GGUF`, `tiny-ONNX`, `tiny-4bit`, `tiny-int4`. */
+export function usualRepository({ name, files, hub }: ModelFile, extension: string, to: string): string {
+  const [main] = files;
+  const [, own] = /^[^/]+\/([^/:@]+)/.exec(hub?.name ?? '') ?? [];
+  const folder = isOnHub(main) ? undefined : main?.webkitRelativePath.split('/').at(-2);
+  const stem = name.replace(/\.index\.json$/i, '').replace(/\.[^.]*$/, '');
+  const isUsual = /^(model|pytorch_model|diffusion_pytorch_model)$/i.test(stem);
+  const base = (own ?? (isUsual ? folder : undefined) ?? stem).replace(/[._-](gguf|onnx)$/i, '');
+  const kinds: Readonly<Record<string, string>> = { '.gguf': 'GGUF', '.onnx': 'ONNX' };
+  const kind = kinds[extension] ?? to.replace(/^mlx-(?=\d)/, '');
+  return allowed(`${base}-${kind}`);
 }
 
 const quoted = (text: string) => (/^[\w./:=,+-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`);

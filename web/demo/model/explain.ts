@@ -92,6 +92,44 @@ function wayOut(error: unknown, ways: WaysOut | undefined): Pick<PageProblem, 'a
   return { action: { label: `Keep ${tensor} as it is`, run: () => ways.keep(tensor) } };
 }
 
+/** What the hub says, as a sentence of the page. */
+function hubSentence(statement: string): string {
+  const said = statement
+    // The page has a field in place of the variable and the command, and lists in place of flags.
+    .replace('set HF_TOKEN, or run hf auth login', 'give a token below')
+    .replace('run hf auth login for a new one, or unset it', 'give another one below, or none')
+    .replaceAll('the option token', 'this page')
+    .replace(/ \(--[\w-]+\)/, '');
+  // The name of a model keeps its letters at the start of a sentence.
+  return /^[\w.-]+\//.test(said) ? asSentence(said) : sentence(said);
+}
+
+/** Titles of errors of a push. */
+const pushTitles: Readonly<Record<string, string>> = {
+  ACCESS: 'The hub refuses the push',
+  NOT_FOUND: 'There is no such place on the hub',
+  EXISTS: 'Somebody else put other files there',
+  CHANGED: 'The repository changed meanwhile',
+  IO: 'The push did not get through',
+};
+
+/** Explains what went wrong with a push. @param replace pushes all the same, where files of others are in the way */
+export function explainPush(error: unknown, replace?: () => void): PageProblem {
+  if (problemOf(error)?.option === 'repository')
+    return { title: 'That name cannot be used', text: 'Expected owner/name, such as me/tiny-GGUF.' };
+  const { code = '', statement = '' } = error instanceof ScalepointError ? error : {};
+  const title = pushTitles[code];
+  if (title === undefined) {
+    const isGone = /^(NotFound|NotReadable)Error$/.test(error instanceof Error ? error.name : '');
+    if (!isGone) return explain(error);
+    return { title: 'The saved file is gone', text: 'It was moved or changed after it was saved. Save it again.' };
+  }
+  if (code !== 'EXISTS') return { title, text: hubSentence(statement) };
+  const [said = ''] = statement.split(';');
+  const text = `${hubSentence(said)} Replacing it also writes a new README.md. The old files stay in the history.`;
+  return { title, text, isExpected: true, ...(replace && { action: { label: 'Replace it', run: replace } }) };
+}
+
 /** Explains what went wrong with a model of the hub. If several files fit, a button opens each of them. @param open opens a name */
 export function explainHub(error: unknown, open: (name: string) => void): PageProblem {
   const { code, hint } = error instanceof ScalepointError ? error : {};
@@ -101,12 +139,8 @@ export function explainHub(error: unknown, open: (name: string) => void): PagePr
   const names = hint?.kind === 'didYouMean' ? hint.names : [];
   const said = isName
     ? 'expected owner/name, hf:owner/name:Q4_K_M, or the address of a model'
-    : (error as ScalepointError).statement
-        // The page has a field in place of the variable and the command.
-        .replace('set HF_TOKEN, or run hf auth login', 'give a token below')
-        .replace('run hf auth login for a new one, or unset it', 'give another one below, or none');
-  // The name of a model keeps its letters at the start of a sentence.
-  const text = /^[\w.-]+\//.test(said) ? asSentence(said) : sentence(said);
+    : (error as ScalepointError).statement;
+  const text = hubSentence(said);
   if (names.length > 0) {
     const choices = names.map((name) => ({ label: name.replace(/^hf:/, ''), run: () => open(name) }));
     return { title: 'Choose one of its models', text, choices, isExpected: true };

@@ -138,12 +138,27 @@ async function takeName(folder: FileSystemDirectoryHandle, wanted: string) {
   return { name, release };
 }
 
+/** The files in a folder and in those within it, by their paths. */
+async function filesIn(folder: FileSystemDirectoryHandle, above = ''): Promise<{ path: string; content: File }[]> {
+  const found = [];
+  for (const name of await namesIn(folder)) {
+    const file = await folder.getFileHandle(name).catch(() => undefined);
+    if (file !== undefined) found.push({ path: above + name, content: await file.getFile() });
+    else found.push(...(await filesIn(await folder.getDirectoryHandle(name), `${above}${name}/`)));
+  }
+  return found;
+}
+
 /** A new file in a folder, as the place of a result. */
 export async function newFilePlace(folder: FileSystemDirectoryHandle, wanted: string): Promise<SavePlace> {
   const { name, release } = await takeName(folder, wanted);
+  const output = await folder.getFileHandle(name, { create: true });
   return {
-    output: await folder.getFileHandle(name, { create: true }),
-    finish: release,
+    output,
+    async finish() {
+      await release();
+      return { files: async () => [{ path: name, content: await output.getFile() }], drop() {} };
+    },
     async discard() {
       await removeFile(folder, name);
       await release();
@@ -163,9 +178,13 @@ export async function chooseFolderPlace(name: string): Promise<SavePlace | undef
     throw new FileError('This result is a folder, and this browser lets the page write none. Use the command line.');
   }
   const { name: own, release } = await takeName(parent, name);
+  const output = await parent.getDirectoryHandle(own, { create: true });
   return {
-    output: await parent.getDirectoryHandle(own, { create: true }),
-    finish: release,
+    output,
+    async finish() {
+      await release();
+      return { files: () => filesIn(output), drop() {} };
+    },
     async discard() {
       await parent.removeEntry(own, { recursive: true }).catch(() => {});
       await release();

@@ -1,4 +1,12 @@
-// Facts about the hub that are kept before the panels are there: the name in the link, and the token of this tab.
+// Facts about the hub that are there before the panels: its address, the name in the link, and the token of this tab.
+import { byId } from '../shared/dom.js';
+
+/** The hub of this page, and the id of the app with which visitors sign in there; empty without one. A Space has an app of its own. */
+export function hubApp(): { readonly endpoint: string; readonly client: string } {
+  const { endpoint = '', client = '' } = byId('hub', HTMLFormElement).dataset;
+  const space = (globalThis as { huggingface?: { variables?: Record<string, string> } }).huggingface?.variables;
+  return { endpoint, client: space?.OAUTH_CLIENT_ID ?? client };
+}
 
 /** The token of this tab, which ends with it. */
 const tokenKey = 'scalepoint-hub-token';

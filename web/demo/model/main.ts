@@ -5,7 +5,7 @@ import { takeFiles } from '../shared/handover.js';
 import { messageOf, showProblem } from '../shared/problems.js';
 import { sampleFile } from '../shared/sample.js';
 import { startSite } from '../shared/site.js';
-import { linkOf, nameInLink, storedToken, storeToken } from './hub-link.js';
+import { hubApp, linkOf, nameInLink, storedToken, storeToken } from './hub-link.js';
 import type { Opening } from './panels.js';
 import { removeLeftovers } from './save.js';
 
@@ -40,7 +40,7 @@ const open = (files: readonly File[], how: 'open' | 'drop') => withPanels((openi
 
 /** Opens a model of the hub. Where this page took the place of another one, whose policy lets it ask nobody, it is loaded anew. */
 function openHub(name: string): void {
-  const { endpoint = '' } = byId('hub', HTMLFormElement).dataset;
+  const { endpoint } = hubApp();
   const policy = document.querySelector<HTMLMetaElement>('meta[http-equiv="Content-Security-Policy"]');
   if (policy !== null && !policy.content.includes(endpoint)) {
     history.replaceState(history.state, '', `${location.pathname}#${linkOf(name)}`);
@@ -50,30 +50,28 @@ function openHub(name: string): void {
 
 /** The button that signs in, in place of a token that is typed, and the return from the hub. */
 async function startSigningIn(name: HTMLInputElement, token: HTMLInputElement): Promise<void> {
-  const { dataset } = byId('hub', HTMLFormElement);
-  const { endpoint = '' } = dataset;
-  const button = byId('hub-sign-in', HTMLButtonElement);
   const words = byId('hub-signed', HTMLElement);
-  // A Space has a client of its own.
-  const space = (globalThis as { huggingface?: { variables?: Record<string, string> } }).huggingface?.variables;
-  const clientId = () => space?.OAUTH_CLIENT_ID ?? dataset.client ?? '';
-  button.addEventListener('click', () => {
-    const client = clientId();
-    if (client === '') {
+  byId('hub-sign-in', HTMLButtonElement).addEventListener('click', () => {
+    if (hubApp().client === '') {
       setText(
         words,
         'This site has no app on the hub to sign in with: it was built without SCALEPOINT_HUB_CLIENT. Type a token.',
       );
     } else if (self !== top) globalThis.open(location.href, '_blank');
-    else void import('./sign-in.js').then(({ signIn }) => signIn(endpoint, client, name.value));
+    else void import('./sign-in.js').then(({ signIn }) => signIn(name.value));
   });
   if (!/[?&]state=/.test(location.search)) return;
   try {
-    const signed = await (await import('./sign-in.js')).finishSignIn(endpoint, clientId());
+    const signed = await (await import('./sign-in.js')).finishSignIn();
     if (signed === undefined) return;
-    storeToken(signed.token);
-    [token.value, name.value] = [signed.token, signed.name];
-    setText(words, 'You are signed in for this tab.');
+    if (signed === 'elsewhere') {
+      setText(words, 'You are signed in, in the other window. This one may be closed.');
+      globalThis.close();
+    } else {
+      storeToken(signed.token);
+      [token.value, name.value] = [signed.token, signed.name];
+      setText(words, 'You are signed in for this tab.');
+    }
   } catch (error) {
     setText(words, `You are not signed in: ${messageOf(error)}.`);
   }

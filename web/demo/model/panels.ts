@@ -11,6 +11,7 @@ import { infoOf, settingsIn } from './choice.js';
 import { LookPanel } from './look-panel.js';
 import { offersView } from './offers-panel.js';
 import { OutputsPanel } from './outputs-panel.js';
+import { PushPanel } from './push-panel.js';
 import { Runner } from './run.js';
 import { ModelSession } from './session.js';
 import { SettingsPanel } from './settings-panel.js';
@@ -102,6 +103,7 @@ export function startPanels(): Opening {
   const tensors = new TensorsPanel(store, events);
   const look = new LookPanel(session, redraw);
   const several = new SeveralPanel(session, redraw);
+  const push = new PushPanel(session, store.get, redraw);
 
   /** The page below its head, while a model is open. */
   const openView = (state: OpenState) => html`
@@ -116,7 +118,7 @@ export function startPanels(): Opening {
       <button type="button" class="small" id="measure-errors" data-next="#model-run" ?disabled=${isSaving(state.run)} @click=${() => session.measureErrors()}>Measure the errors</button>
     </div>
     <p class="hint" id="model-notes">${notesText(state)}</p>
-    ${savedView(state)}
+    ${savedView(state, { panel: push.view(state), button: push.button(state) })}
     ${outputs.view(state)}
     ${bytes.view(state)}
     ${settings.view(state, statistics.view(state))}
@@ -140,6 +142,7 @@ export function startPanels(): Opening {
     if (isNew) opened.hidden = false;
     list.hidden = models === undefined;
     statistics.follow(model);
+    if (before?.run.kind === 'saved' && run !== before.run) before.run.saved.drop();
     if (!isOpen(state)) outputs.rest();
     renderWithFocus(() => {
       render(isOpen(state) ? openView(state) : nothing, opened);

@@ -7,7 +7,7 @@ import type { Store } from '../shared/store.js';
 import { formatFor, infoOf, outputName } from './choice.js';
 import { explain } from './explain.js';
 import { chooseFolderPlace } from './folders.js';
-import { choosePlace, type SavePlace } from './save.js';
+import { choosePlace, type SavedFiles, type SavePlace } from './save.js';
 import type { ModelSession } from './session.js';
 import type { MeasuredError, State } from './state.js';
 import { secondsLeft } from './wording.js';
@@ -24,15 +24,14 @@ export async function saveTo(
   place: SavePlace,
   files: readonly PageFile[],
   findOptions: () => Promise<QuantizeModelOptions>,
-): Promise<QuantizeModelResult> {
+): Promise<{ readonly result: QuantizeModelResult; readonly saved: SavedFiles }> {
   try {
     const options = await findOptions();
     // The dialog has asked before replacing a file.
     const output = place.output === undefined ? {} : { output: place.output, overwrite: true };
     const work = (workers: number) => quantizeModel(inputOf(files), { ...options, ...output, workers });
     const result = await withWorkers(savingWorkers, work);
-    await place.finish(result);
-    return result;
+    return { result, saved: await place.finish(result) };
   } catch (error) {
     await place.discard();
     throw error;
@@ -85,7 +84,7 @@ export class Runner {
       announce(`${25 * quarters} percent`, 0);
     };
     try {
-      const result = await saveTo(place, model.files, async () => {
+      const { result, saved } = await saveTo(place, model.files, async () => {
         await this.#session.rest();
         return { ...(await this.#session.options(model, choice)), signal: controller.signal, onProgress };
       });
@@ -94,7 +93,7 @@ export class Runner {
         error === undefined ? [] : [[name, { error, exact: true }]],
       );
       this.#session.learn(new Map(errors));
-      shown.end({ kind: 'saved', name, seconds, result });
+      shown.end({ kind: 'saved', name, seconds, result, saved });
       announce(`Saved ${name}`, 0);
     } catch (error) {
       if (controller.signal.aborted) {

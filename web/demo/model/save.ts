@@ -1,13 +1,22 @@
 // Places to save to: a file that the visitor picks, or a download.
 import type { QuantizeModelResult } from 'scalepoint/model';
+import type { PushFile } from '../../src/tooling.js';
 import { download } from '../shared/copy.js';
+
+/** The files of a finished result, for what the visitor does with them next. */
+export interface SavedFiles {
+  /** The files by their paths, the main one first. @throws DOMException if they are gone */
+  files(): Promise<readonly PushFile[]>;
+  /** Says that they are no longer needed here. */
+  drop(): void;
+}
 
 /** Destination of a result. It is a file or a folder if the browser can write one, so that the result need not fit in memory. */
 export interface SavePlace {
   /** The `output` option of `quantizeModel`; undefined means memory. */
   readonly output: FileSystemFileHandle | FileSystemDirectoryHandle | undefined;
   /** Hands the finished file to the visitor. */
-  finish(result: QuantizeModelResult): Promise<void>;
+  finish(result: QuantizeModelResult): Promise<SavedFiles>;
   /** Removes the unfinished file, unless it existed before. */
   discard(): Promise<void>;
 }
@@ -57,7 +66,9 @@ async function chosenPlace(handle: Awaited<ReturnType<SavePicker>>): Promise<Sav
   const { size } = await handle.getFile();
   return {
     output: handle,
-    async finish() {},
+    async finish() {
+      return { files: async () => [{ path: handle.name, content: await handle.getFile() }], drop() {} };
+    },
     async discard() {
       if (size === 0) await handle.remove?.().catch(() => {});
     },
@@ -93,7 +104,10 @@ async function privatePlace(name: string): Promise<SavePlace> {
   return {
     output: handle,
     async finish() {
-      download(await handle.getFile(), name, () => void discard());
+      const file = await handle.getFile();
+      const downloaded = new Promise<void>((done) => download(file, name, done));
+      const files = async () => [{ path: name, content: file }];
+      return { files, drop: () => void downloaded.then(discard) };
     },
     discard,
   };
@@ -120,7 +134,9 @@ export async function choosePlace(name: string): Promise<SavePlace | undefined> 
     return {
       output: undefined,
       async finish(result) {
-        download(await result.blob(), name);
+        const content = await result.blob();
+        download(content, name);
+        return { files: async () => [{ path: name, content }], drop() {} };
       },
       async discard() {},
     };

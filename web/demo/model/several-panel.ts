@@ -34,7 +34,8 @@ async function convert(
 ): Promise<string> {
   const place = folder === undefined ? await choosePlace(output) : await newFilePlace(folder, output);
   if (place === undefined) throw cancelled();
-  const result = await saveTo(place, files, async () => options);
+  const { result, saved } = await saveTo(place, files, async () => options);
+  saved.drop();
   const config = `${name.replace(/\.[^.]*$/, '')}.config.json`;
   if (result.config !== undefined) {
     if (folder === undefined) download(jsonBlob(result.config), config);

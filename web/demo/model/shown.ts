@@ -63,9 +63,9 @@ export class Shown<Opened extends OpenedModel> {
   #at = -1;
   #measuring = new AbortController();
   #lastStep = Number.NEGATIVE_INFINITY;
-  /** Stops the save that is under way. */
+  /** Stops the save or the push that is under way. */
   #cancel = () => {};
-  /** The visitor's wish for which the save is cancelled. */
+  /** The visitor's wish for which it is cancelled. */
   #next = () => {};
 
   /** @param onView is called whenever another model or choice is on show. @param isNew true: another model, or the same one again */
@@ -223,12 +223,12 @@ export class Shown<Opened extends OpenedModel> {
   // ---------------------------------------------------------------------------------------------------------------------- saving
 
   /**
-   * True if no save is under way. Otherwise offers the visitor to cancel it.
+   * True if no save and no push is under way. Otherwise offers the visitor to cancel it.
    * @param wish as in “cancel it and close” @param again carries the wish out
    */
   isFree(wish: string, again: () => void): boolean {
-    const { run, model, several } = this.#store.get();
-    if (!isSaving(run)) return true;
+    const { run, isPushing, model, several } = this.#store.get();
+    if (!isSaving(run) && !isPushing) return true;
     const saved = several === undefined ? `${model?.name} is` : `${formatMany(several.length, 'model')} are`;
     const action = {
       label: `Cancel it and ${wish}`,
@@ -237,14 +237,16 @@ export class Shown<Opened extends OpenedModel> {
         this.#cancel();
       },
     };
-    const text = `${saved} being saved. Wait until that is done, or cancel it.`;
-    this.#store.set({ problem: { title: 'A save is running', text, action, isExpected: true } });
+    const text = `${saved} being ${isPushing ? 'pushed to the hub' : 'saved'}. Wait until that is done, or cancel it.`;
+    const title = `A ${isPushing ? 'push' : 'save'} is running`;
+    this.#store.set({ problem: { title, text, action, isExpected: true } });
     return false;
   }
 
   /** Begins a save. The place on show stays until `end`. Returns false if a save is under way already. @param cancel stops it */
   begin(cancel: () => void): boolean {
-    if (this.#at < 0 || isSaving(this.#store.get().run)) return false;
+    const { run, isPushing } = this.#store.get();
+    if (this.#at < 0 || isSaving(run) || isPushing) return false;
     this.#cancel = cancel;
     this.#next = () => {};
     this.#store.set({ run: { kind: 'asking' }, problem: undefined });
@@ -253,7 +255,23 @@ export class Shown<Opened extends OpenedModel> {
 
   /** Ends the save, and carries out the wish for which it was cancelled. */
   end(run: State['run'], problem?: State['problem']): void {
-    this.#store.set({ run, problem });
+    this.#end({ run, problem });
+  }
+
+  /** Begins a push of the saved result. The place on show stays until `endPush`. @param cancel stops it */
+  beginPush(cancel: () => void): void {
+    this.#cancel = cancel;
+    this.#next = () => {};
+    this.#store.set({ isPushing: true, problem: undefined });
+  }
+
+  /** Ends the push, and carries out the wish for which it was cancelled. */
+  endPush(): void {
+    this.#end({ isPushing: false, problem: undefined });
+  }
+
+  #end(change: Partial<State>): void {
+    this.#store.set(change);
     const next = this.#next;
     this.#next = () => {};
     next();

@@ -6,6 +6,7 @@ import type { ModelFile } from '../shared/files.js';
 import type { PageProblem } from '../shared/problems.js';
 import type { Fit, ModelChoice } from './choice.js';
 import type { Look } from './look.js';
+import type { SavedFiles } from './save.js';
 import { countNumbers, type SizeCurve } from './sizes.js';
 
 /** The error of a tensor. */
@@ -44,7 +45,16 @@ type SavingState =
       readonly bytesTotal: number;
       readonly secondsLeft: number | undefined;
     }
-  | { readonly kind: 'saved'; readonly name: string; readonly seconds: number; readonly result: QuantizeModelResult };
+  | {
+      readonly kind: 'saved';
+      readonly name: string;
+      readonly seconds: number;
+      readonly result: QuantizeModelResult;
+      readonly saved: SavedFiles;
+    };
+
+/** A save that is done. */
+export type SavedRun = Extract<SavingState, { kind: 'saved' }>;
 
 /** True while a result is saved, from the moment at which the dialog opens. */
 export const isSaving = ({ kind }: Pick<SavingState, 'kind'>): boolean => kind === 'asking' || kind === 'running';
@@ -74,6 +84,8 @@ export interface State {
   /** The problem with the choice. */
   readonly problem: PageProblem | undefined;
   readonly run: SavingState;
+  /** True while the saved result is pushed to the hub. */
+  readonly isPushing: boolean;
   readonly sort: { readonly key: SortKey; readonly descending: boolean };
   readonly filter: string;
   /** The columns that the visitor chose for the table; undefined for those that the window has room for. */
@@ -104,6 +116,7 @@ export const initialState: State = {
   isQuantized: false,
   problem: undefined,
   run: { kind: 'none' },
+  isPushing: false,
   sort: { key: 'order', descending: false },
   filter: '',
   columns: undefined,

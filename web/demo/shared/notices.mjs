@@ -4,6 +4,9 @@ import { existsSync, readFileSync } from 'node:fs';
 
 const folder = new URL('../../../node_modules/', import.meta.url);
 
+/** A text of the folder of packages. @param {string} path */
+const readText = (path) => readFileSync(new URL(path, folder), 'utf8').trim();
+
 /** The MIT license, for a package that names it and comes without its text. @param {string} owner */
 const mit = (owner) => `MIT License
 
@@ -38,19 +41,30 @@ const packages = [
     owner: '',
     more: () => '',
   },
+  {
+    name: '@huggingface/hub',
+    use: 'pushes results to the hub on the page Your model',
+    owner: '',
+    more: () =>
+      ['hash-wasm', 'lz4js']
+        .map((part) => [`It contains ${part}:`, readText(`@huggingface/hub/src/vendor/${part}/LICENSE`)].join('\n\n'))
+        .join('\n\n'),
+  },
+  ...['@huggingface/xetchunk-wasm', '@huggingface/blake3-jit', 'gearhash-jit'].map((name) => ({
+    ...{ name, use: 'helps @huggingface/hub to cut files into chunks', owner: `the authors of ${name}` },
+    more: () => '',
+  })),
   { name: 'lit-html', use: 'draws the pages from templates', owner: '', more: () => '' },
 ];
 
 /** The text of the file. */
 export function noticesText() {
   const parts = packages.map(({ name, use, owner, more }) => {
-    const { version, license } = JSON.parse(readFileSync(new URL(`${name}/package.json`, folder), 'utf8'));
-    const own = new URL(`${name}/LICENSE`, folder);
-    if (!existsSync(own) && license !== 'MIT') throw new Error(`${name} has no text of its license, ${license}`);
-    const text = existsSync(own) ? readFileSync(own, 'utf8') : mit(owner);
-    return [`${name} ${version}, which ${use}. License: ${license}.`, more(version), text.trim()]
-      .filter(Boolean)
-      .join('\n\n');
+    const { version, license } = JSON.parse(readText(`${name}/package.json`));
+    const hasText = existsSync(new URL(`${name}/LICENSE`, folder));
+    if (!hasText && license !== 'MIT') throw new Error(`${name} has no text of its license, ${license}`);
+    const text = hasText ? readText(`${name}/LICENSE`) : mit(owner).trim();
+    return [`${name} ${version}, which ${use}. License: ${license}.`, more(version), text].filter(Boolean).join('\n\n');
   });
   const rule = `\n\n${'-'.repeat(80)}\n\n`;
   return `This site holds these packages of others:${rule}${parts.join(rule)}\n`;

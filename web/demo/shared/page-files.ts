@@ -18,7 +18,8 @@ export interface HubPageFile {
 /** A file of a model. All files of one model are of the same kind, and the first one of the hub is the model. */
 export type PageFile = File | HubPageFile;
 
-const isOnHub = (file: PageFile | undefined): file is HubPageFile => file !== undefined && 'listing' in file;
+/** True for a file of a model on the hub. */
+export const isOnHub = (file: PageFile | undefined): file is HubPageFile => file !== undefined && 'listing' in file;
 
 /** The repositories of this thread: their headers and small files are fetched once. */
 const repositories = new Map<string, HubRepository>();

@@ -138,7 +138,7 @@ const footer = (root) => `
     <footer class="foot">
       <p>Scalepoint <span id="about-version">${manifest.version}</span>, build <span id="about-build">${build}</span><span id="about-tier"></span></p>
       <p><a href="${root}license/">MIT license</a> · <a href="${root}changelog/">Changelog</a> · <a href="${root}guide/">Guide</a> · <a href="${root}guide/limits/">Limits</a> · <a href="${root}speed/">Speed in this browser</a>${sourceLinks(manifest)}</p>
-      <p>Everything is computed in this browser, and no file or number leaves it. <span id="about-offline"></span></p>
+      <p>Everything is computed in this browser, and no file or number leaves it, unless you push a result. <span id="about-offline"></span></p>
     </footer>
     <p class="hidden" id="live" role="status"></p>
     <p class="toast" id="toast" hidden></p>

@@ -116,7 +116,7 @@ class Visit {
     else if (fails) this.shown.end({ kind: 'none' }, problem);
     else {
       const name = model === undefined || choice === undefined ? 'several' : tag(model, choice);
-      this.shown.end({ kind: 'saved', name, seconds: 1, result: undefined as never });
+      this.shown.end({ kind: 'saved', name, seconds: 1, result: undefined as never, saved: undefined as never });
     }
   }
 

@@ -92,7 +92,7 @@ it('links to pages that exist, and only to those', async () => {
 it('names the licenses of the packages that it holds', () => {
   const text = readFileSync(path('build/demo/notices.txt'), 'utf8');
   const { devDependencies } = JSON.parse(readFileSync(path('package.json'), 'utf8'));
-  for (const name of ['onnxruntime-web', '@huggingface/tokenizers'])
+  for (const name of ['onnxruntime-web', '@huggingface/tokenizers', '@huggingface/hub'])
     expect(text).toContain(`${name} ${devDependencies[name]}`);
   expect(text).toContain('Copyright (c) Microsoft Corporation');
   expect(text).toContain('Apache License');
