@@ -55,6 +55,8 @@ import { XetStore } from './xet.mjs';
  * @property {'basic' | 'multipart' | 'xet'} [uploads] how large files are to be uploaded
  * @property {number} [partSize] bytes of a part of an upload
  * @property {{ api: number, resolvers: number, seconds?: number }} [quota] requests in a window of 300 seconds, unless stated
+ * @property {number} [delay] milliseconds before each answer
+ * @property {number} [bandwidth] bytes a second of the bodies of answers, for all connections together
  * @property {Readonly<Record<string, readonly string[]>>} [clients] addresses to return to, by the id of an app
  */
 /** @typedef {Awaited<ReturnType<typeof startHub>>} TestHub */
@@ -93,6 +95,8 @@ export async function startHub({ repositories = {}, tokens = {}, clients = {}, .
     uploads: /** @type {'basic' | 'multipart' | 'xet'} */ ('basic'),
     partSize: 5_000_000,
     quota: /** @type {HubOptions['quota']} */ (undefined),
+    delay: 0,
+    bandwidth: Number.POSITIVE_INFINITY,
     /** True: the user refuses to sign in. */
     refusesSignIn: false,
     ...given,
@@ -727,6 +731,15 @@ export async function startHub({ repositories = {}, tokens = {}, clients = {}, .
   };
 
   // ------------------------------------------------------------------------------------------------------------------------ serving
+  /** Time at which the line has taken all bytes so far. */
+  let lineFree = 0;
+  /** Waits until the line has taken some bytes. It makes up for pauses that are too long. @param {number} bytes */
+  const passLine = async (bytes) => {
+    lineFree = Math.max(lineFree, performance.now() - 10) + (1000 * bytes) / settings.bandwidth;
+    const left = lineFree - performance.now();
+    if (left > 0) await wait(left);
+  };
+
   const takeTrouble = (/** @type {Asked} */ { origin, method, path }) => {
     const trouble = troubles.find(
       (one) =>
@@ -760,7 +773,8 @@ export async function startHub({ repositories = {}, tokens = {}, clients = {}, .
     const body = Buffer.concat(parts);
     if (/json|form-urlencoded/.test(headers['content-type'] ?? '') || /\/(lfs|commit|complete_multipart)/.test(path))
       request.text = body.toString();
-    if (trouble?.delay !== undefined) await wait(trouble.delay);
+    const delay = trouble?.delay ?? settings.delay;
+    if (delay > 0) await wait(delay);
 
     const url = new URL(path, origins[origin]);
     const isForApi = /^\/api\/(?!resolve-cache)|\.git\//.test(path) || origin !== 'hub';
@@ -815,6 +829,7 @@ export async function startHub({ repositories = {}, tokens = {}, clients = {}, .
     const cutAt = isUpload ? undefined : trouble?.cutAfter;
     for (let at = start; at < end && !response.destroyed; ) {
       const most = Math.min(pieceBytes, end - at, (cutAt ?? Infinity) - request.sent);
+      await passLine(most);
       await new Promise((done) => response.write(read(at, most), done));
       at += most;
       request.sent += most;
