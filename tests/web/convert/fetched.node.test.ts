@@ -65,6 +65,11 @@ describe('what is looked at first comes from a server once', () => {
     expect(times).toBeLessThan(1.05);
   });
 
+  it.each([1, 0])('a matrix that is larger than what %d worker(s) keep of it', async (workers) => {
+    const times = await fetched(matmul(4096, 2600), { to: 'int8-weights', workers });
+    expect(times).toBeLessThan(1.05);
+  });
+
   it('rows that are longer than a tile', async () => {
     const rows = safetensors({ 'x.weight': weights('F32', [3, 1_500_000]) });
     const times = await fetched(rows, { to: 'int8', packed: false, include: 'all', workers: 2 });

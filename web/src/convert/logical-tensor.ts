@@ -21,15 +21,25 @@ export function storedBytes({ parts }: LogicalTensor): number {
   return parts.reduce((sum, { tensor }) => sum + tensor.bytes, 0);
 }
 
-/** Announces the tensors that are read next, in order, to files on servers. */
-export function announceReads(files: readonly ByteSource[], tensors: Iterable<LogicalTensor>): void {
+/**
+ * Announces the tensors that are read next, in order, to files on servers.
+ * @param isLookedAt true for a tensor that is looked at before it is read
+ */
+export function announceReads<T extends LogicalTensor | { readonly source: LogicalTensor }>(
+  files: readonly ByteSource[],
+  tensors: Iterable<T>,
+  isLookedAt: (tensor: T) => boolean = () => false,
+): void {
   const stretches = files.map(({ expect }) => (expect === undefined ? undefined : new Map<number, Stretch>()));
   if (stretches.every((some) => some === undefined)) return;
-  for (const { parts } of tensors) {
+  for (const one of tensors) {
+    const { parts } = 'source' in one ? one.source : one;
+    const times = isLookedAt(one) ? 2 : 1;
     for (const { tensor } of parts) {
       const { file, byteOffset: begin, bytes } = tensor;
       const known = stretches[file]?.get(begin);
-      if (known === undefined || known.end < begin + bytes) stretches[file]?.set(begin, { begin, end: begin + bytes });
+      if (known === undefined || known.end < begin + bytes)
+        stretches[file]?.set(begin, { begin, end: begin + bytes, times });
     }
   }
   for (const [i, some] of stretches.entries()) if (some !== undefined) files[i]?.expect?.([...some.values()]);

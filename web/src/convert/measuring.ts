@@ -9,7 +9,7 @@ import { runSteps, TensorProgress, type TensorSums } from './engine.js';
 import { announceReads, storedBytes } from './logical-tensor.js';
 import { withRunner } from './start.js';
 import type { Steps } from './steps.js';
-import { nowhere, type Reply, TileCutter } from './tiles.js';
+import { isLookedAt, nowhere, type Reply, TileCutter } from './tiles.js';
 import type { WorkOptions } from './work-options.js';
 import { convertedElements } from './writing.js';
 
@@ -59,10 +59,7 @@ export async function measureTensors(
   const waiting = waitingFor(signal);
   const moments = data === undefined ? undefined : await openWithin(waiting, data);
   const files = moments === undefined ? model.files : [...model.files, moments];
-  announceReads(
-    files,
-    tensors.map(({ source }) => source),
-  );
+  announceReads(files, tensors, isLookedAt);
   try {
     return await withRunner(convertedElements({ tensors }), { sources: files, sinks: [] }, options, (runner) =>
       runSteps({

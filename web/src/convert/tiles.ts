@@ -120,6 +120,14 @@ function cachedRectangles(source: LogicalTensor, cut: RangeCut | SetsCut): Cache
   return found;
 }
 
+/** True if a tensor is looked at before it is encoded, and therefore read twice. */
+export function isLookedAt({ source, form, parts }: PlannedTensor): boolean {
+  if (elementsOf(source.shape) === 0 || source.prepare !== undefined) return false;
+  const roles = parts.map(({ role }) => role);
+  const cut = codecOf(form).cuts?.(source.shape, form, roles, gridOf(source)).next().value;
+  return cut !== undefined && cut.kind !== 'tile';
+}
+
 /** Options of a `TileCutter`. */
 interface CutterOptions {
   /** The files of the input. If one is far away, each separate read is slow. */

@@ -12,6 +12,7 @@ import { announceReads, storedBytes, tensorError } from './logical-tensor.js';
 import { withRunner } from './start.js';
 import { stepsOf } from './steps.js';
 import type { TileRunner } from './task.js';
+import { isLookedAt } from './tiles.js';
 import type { Progress, WorkOptions } from './work-options.js';
 
 /** A plan, its files, and the runner for it. */
@@ -37,8 +38,9 @@ export async function writePlan(work: WriteWork): Promise<(ErrorMeasures | undef
   announceReads(
     files,
     plan.files.flatMap(({ segments }) =>
-      segments.flatMap((segment) => ('tensor' in segment ? (tensors[segment.tensor] as PlannedTensor).source : [])),
+      segments.flatMap((segment) => ('tensor' in segment ? (tensors[segment.tensor] as PlannedTensor) : [])),
     ),
+    isLookedAt,
   );
   const progress = new TensorProgress(
     tensors.length,

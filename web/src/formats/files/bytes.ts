@@ -32,6 +32,8 @@ export interface ByteSource {
   readonly isFar?: boolean | undefined;
   /** Announces what is read next, in order, so that a source on a server fetches it in few requests. */
   readonly expect?: ((stretches: readonly Stretch[]) => void) | undefined;
+  /** Tells that an announced stretch is read once less. */
+  readonly skip?: ((stretch: Stretch) => void) | undefined;
   /** The file of the system; undefined for other sources. */
   readonly identity?: FileIdentity | undefined;
 }
@@ -40,6 +42,8 @@ export interface ByteSource {
 export interface Stretch {
   readonly begin: number;
   readonly end: number;
+  /** How often it is read; once by default. */
+  readonly times?: number | undefined;
 }
 
 /** Identifies a file of the system and its state. */

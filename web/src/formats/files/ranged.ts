@@ -130,6 +130,14 @@ interface Found {
   readonly head: Uint8Array;
 }
 
+interface FillOptions {
+  /** Size of the file in bytes. */
+  readonly size: number;
+  readonly signal: AbortSignal | undefined;
+  /** Called with the number of bytes that came. */
+  readonly onBytes?: ((count: number) => void) | undefined;
+}
+
 /** A file on a server, which may be opened many times. Its first bytes are fetched once. */
 export class RangedFile {
   readonly #server: RangedServer;
@@ -160,8 +168,8 @@ export class RangedFile {
     const stop = () => ended.abort(signal?.reason);
     if (signal?.aborted) stop();
     signal?.addEventListener('abort', stop);
-    const windows = new WindowReader(size, (begin, target) =>
-      this.#fill(begin, target, { size, signal: ended.signal }),
+    const windows = new WindowReader(size, (begin, target, onBytes) =>
+      this.#fill(begin, target, { size, signal: ended.signal, onBytes }),
     );
     const fill = async (begin: number, target: Uint8Array) => {
       const known = head.subarray(begin, begin + target.length);
@@ -173,10 +181,11 @@ export class RangedFile {
       isFar: true,
       expect: (stretches) =>
         windows.expect(
-          stretches.flatMap(({ begin, end }) =>
-            end > head.length ? { begin: Math.max(begin, head.length), end } : [],
+          stretches.flatMap(({ begin, end, times }) =>
+            end > head.length ? { begin: Math.max(begin, head.length), end, times } : [],
           ),
         ),
+      skip: (stretch) => windows.skip(stretch),
       async verify() {},
       async close() {
         signal?.removeEventListener('abort', stop);
@@ -243,7 +252,7 @@ export class RangedFile {
   async #fill(
     begin: number,
     target: Uint8Array,
-    { size, signal }: { readonly size: number; readonly signal: AbortSignal | undefined },
+    { size, signal, onBytes }: FillOptions,
     first?: Response,
   ): Promise<void> {
     const { label } = this.#server;
@@ -279,6 +288,7 @@ export class RangedFile {
         target.set(chunk, done);
         done += chunk.length;
         if (chunk.length > 0) tries.restart();
+        onBytes?.(chunk.length);
       }
       if (done < target.length) await tries.again(failure);
     }

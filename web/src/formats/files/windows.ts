@@ -7,8 +7,10 @@ const windowBytes = 14 << 20;
 const horizonBytes = 3 * windowBytes;
 /** Bytes that are worth no request of their own: short stretches, and gaps between long ones. */
 const smallBytes = 1 << 16;
-/** Windows that are fetched ahead of the one that is read. */
-const windowsAhead = 2;
+/** Bytes that are still to come at which a further window is asked for. They keep the line busy until its answer begins. */
+const comingBytes = windowBytes;
+/** Windows behind the one that is read whose turn is soon. */
+const near = 2;
 /** Bytes of the first window of a reader that goes from one stretch to the next. Each one after it has twice the size. */
 const firstAhead = 1 << 19;
 /** What cannot be allocated, in errors. */
@@ -23,8 +25,10 @@ interface Window {
   end: number;
   /** Index in the order of reading; undefined for a window that was not announced. */
   index?: number;
-  /** Bytes that are still to be read, without those of small stretches. */
+  /** Bytes that are still to be read, without those of small stretches. Bytes that are read twice count twice. */
   left: number;
+  /** Bytes that are read in all. */
+  readonly total: number;
   /** Small stretches between the others, whose bytes are kept for their turn. */
   readonly small: SmallStretch[];
   bytes?: Promise<Uint8Array> | undefined;
@@ -32,7 +36,6 @@ interface Window {
   memory?: Uint8Array<ArrayBuffer> | undefined;
   /** Readers that wait for it or copy from it. */
   readers: number;
-  wasLoaded?: boolean;
 }
 
 /** A stretch that is too short for a request of its own, such as a bias. */
@@ -87,17 +90,17 @@ function windowsFor(stretches: readonly Stretch[]): Window[] {
       for (let at = begin; at < end; at += size) {
         const to = Math.min(end, at + size);
         const overlap = (part: Stretch) => Math.max(0, Math.min(to, part.end) - Math.max(at, part.begin));
-        const left = parts.reduce((sum, part) => sum + overlap(part), 0);
-        windows.push({ begin: at, end: to, index: windows.length, left, small: [], readers: 0 });
+        const left = parts.reduce((sum, part) => sum + overlap(part) * (part.times ?? 1), 0);
+        windows.push({ begin: at, end: to, index: windows.length, left, total: left, small: [], readers: 0 });
       }
     }
     [group, bytes] = [[], 0];
   };
-  for (const { begin, end } of stretches) {
+  for (const { begin, end, times } of stretches) {
     // A long stretch comes in several groups.
     for (let at = begin; at < end; ) {
       const to = Math.min(end, at + horizonBytes - bytes);
-      group.push({ begin: at, end: to });
+      group.push({ begin: at, end: to, times });
       bytes += to - at;
       at = to;
       if (bytes === horizonBytes) flush();
@@ -121,23 +124,28 @@ function windowsAt(
   return [sorted[low - 1], sorted[low]];
 }
 
+/** Fetches bytes from a position on into memory. @param onBytes called with the number of bytes that came */
+type Fetch = (begin: number, target: Uint8Array, onBytes?: (count: number) => void) => Promise<void>;
+
 /** Reads stretches of a file through windows. */
 export class WindowReader {
   readonly #size: number;
-  readonly #fetch: (begin: number, target: Uint8Array) => Promise<void>;
+  readonly #fetch: Fetch;
   /** Announced windows, in the order of reading, and by position. They do not overlap. */
   #order: readonly Window[] = [];
   #sorted: readonly Window[] = [];
   /** Small stretches in these windows, by their positions. */
   #small: ReadonlyMap<number, SmallStretch> = new Map();
-  /** Number of the windows that were begun in their order. */
-  #reached = 0;
+  /** Index of the window that was read last; -1 before the first. */
+  #position = -1;
+  /** Bytes that were asked for and are still to come. */
+  #coming = 0;
   /** The window of a reader that goes from one stretch to the next, where it goes on, and the size of its last window. */
   #ahead: Window | undefined;
   #next: number | undefined;
   #aheadBytes = 0;
 
-  constructor(size: number, fetch: (begin: number, target: Uint8Array) => Promise<void>) {
+  constructor(size: number, fetch: Fetch) {
     this.#size = size;
     this.#fetch = fetch;
   }
@@ -148,8 +156,9 @@ export class WindowReader {
     const isLong = ({ begin, end }: Stretch) => end - begin > smallBytes;
     this.#order = windowsFor(stretches.filter(isLong));
     this.#sorted = this.#order.toSorted((a, b) => a.begin - b.begin);
+    const last = Math.max(0, ...stretches.map(({ end }) => end));
     for (const [i, window] of this.#sorted.entries()) {
-      const gap = (this.#sorted[i + 1]?.begin ?? window.end) - window.end;
+      const gap = (this.#sorted[i + 1]?.begin ?? last) - window.end;
       if (gap > 0 && gap <= smallBytes) window.end += gap;
     }
     // Short stretches come along with the long ones around them.
@@ -164,10 +173,18 @@ export class WindowReader {
     this.#small = small;
   }
 
+  /** Takes a reading of a stretch back. */
+  skip({ begin, end }: Stretch): void {
+    for (const window of this.#order) {
+      window.left -= Math.max(0, Math.min(end, window.end) - Math.max(begin, window.begin));
+    }
+  }
+
   /** Drops all windows. */
   clear(): void {
     for (const window of [...this.#order, this.#ahead]) if (window !== undefined) drop(window);
-    [this.#order, this.#sorted, this.#small, this.#reached, this.#ahead] = [[], [], new Map(), 0, undefined];
+    [this.#order, this.#sorted, this.#small, this.#ahead] = [[], [], new Map(), undefined];
+    this.#position = -1;
   }
 
   /** Fills memory with the bytes from a position on. */
@@ -213,7 +230,7 @@ export class WindowReader {
   /** The bytes of a short stretch. Its window is fetched now if its turn comes soon. */
   async #smallBytes(small: SmallStretch): Promise<Uint8Array> {
     const { begin, end, window } = small;
-    if (small.bytes === undefined && window.index !== undefined && window.index <= this.#reached + windowsAhead) {
+    if (small.bytes === undefined && window.index !== undefined && window.index <= this.#position + near) {
       await this.#load(window);
     }
     if (small.bytes !== undefined) return small.bytes;
@@ -233,18 +250,52 @@ export class WindowReader {
     const to = Math.min(before, at + this.#aheadBytes);
     if (to <= end) return [undefined, Math.min(end, before)];
     if (this.#ahead !== undefined) drop(this.#ahead);
-    this.#ahead = { begin: at, end: to, left: to - at, small: [], readers: 0 };
+    this.#ahead = { begin: at, end: to, left: to - at, total: to - at, small: [], readers: 0 };
     this.#next = to;
     return [this.#ahead, at];
   }
 
+  /** The bytes of a window that is read now. Fetches the next ones ahead. */
   #load(window: Window): Promise<Uint8Array> {
+    this.#position = window.index ?? this.#position;
+    if (window.bytes === undefined) this.#makeRoom(window);
     const bytes = this.#start(window);
-    for (let i = 1; window.index !== undefined && i <= windowsAhead; i++) {
-      const next = this.#order[window.index + i];
-      if (next !== undefined && !next.wasLoaded) this.#start(next);
-    }
+    this.#fetchAhead();
     return bytes;
+  }
+
+  /** Fetches the windows that are read next, as far as the line is free and there is room. */
+  #fetchAhead(): void {
+    for (let i = this.#position + 1; this.#coming < comingBytes; i++) {
+      const next = this.#order[i];
+      if (next === undefined) return;
+      if (next.bytes !== undefined || next.left <= 0) continue;
+      if (!this.#makeRoom(next)) return;
+      this.#start(next);
+    }
+  }
+
+  /** Makes room in memory for a window: drops those that are read, and those that are read again after it. True if there is room. */
+  #makeRoom({ begin, end, index = -1 }: Window): boolean {
+    let sum = end - begin;
+    for (const other of held) sum += other.end - other.begin;
+    while (sum > mostHeld) {
+      let least: Window | undefined;
+      for (const other of held) {
+        if (other.readers > 0 || other.memory === undefined) continue;
+        const at = this.#order[other.index ?? -1] === other ? (other.index as number) : undefined;
+        if (other.left <= 0 && at !== this.#position) {
+          least = other;
+          break;
+        }
+        const isAgain = other.total > other.end - other.begin && other.left <= other.total / 2;
+        if (at !== undefined && isAgain && at > (least?.index ?? index)) least = other;
+      }
+      if (least === undefined) return false;
+      sum -= least.end - least.begin;
+      drop(least);
+    }
+    return true;
   }
 
   #start(window: Window): Promise<Uint8Array> {
@@ -252,17 +303,29 @@ export class WindowReader {
     const { begin, end } = window;
     // A stretch that is read again comes whole again.
     if (window.left <= 0) window.left = end - begin;
-    window.wasLoaded = true;
-    this.#reached = Math.max(this.#reached, window.index ?? 0);
     const buffer = end - begin > windowBytes / 2 ? (spare.pop() ?? allocate(largeBytes, what).buffer) : undefined;
     const memory = buffer === undefined ? allocate(end - begin, what) : new Uint8Array(buffer, 0, end - begin);
-    const bytes = this.#fetch(begin, memory).then(() => {
-      window.memory = memory;
+    let left = end - begin;
+    this.#coming += left;
+    const come = (count: number) => {
+      left -= count;
+      this.#coming -= count;
+      if (this.#order[window.index ?? -1] === window) this.#fetchAhead();
+    };
+    const bytes = this.#fetch(begin, memory, come).then(() => {
       for (const one of window.small) one.bytes ??= memory.slice(one.begin - begin, one.end - begin);
+      if (window.bytes === bytes) window.memory = memory;
       return memory;
     });
     window.bytes = bytes;
-    bytes.catch(() => drop(window));
+    // Memory has room for others once a window is whole.
+    bytes.then(
+      () => come(0),
+      () => {
+        drop(window);
+        this.#coming -= left;
+      },
+    );
     held.add(window);
     let sum = 0;
     for (const { begin, end } of held) sum += end - begin;
