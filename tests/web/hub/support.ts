@@ -9,7 +9,15 @@ import { decoderConfig, decoderWeights, plainTokenizer } from '../support/tiny-h
 
 type Files = Record<string, string | Uint8Array>;
 
-const variables = ['HF_ENDPOINT', 'HF_HOME', 'HF_TOKEN', 'HF_HUB_CACHE', 'HF_HUB_OFFLINE'] as const;
+const variables = [
+  'HF_ENDPOINT',
+  'HF_HOME',
+  'HF_TOKEN',
+  'HF_HUB_CACHE',
+  'HF_HUB_OFFLINE',
+  'HF_HUB_ETAG_TIMEOUT',
+  'HF_HUB_DOWNLOAD_TIMEOUT',
+] as const;
 
 /** Sets variables of this process for a test, those of a user without token and cache by default. */
 export function setHub(values: Partial<Record<(typeof variables)[number], string>>): void {

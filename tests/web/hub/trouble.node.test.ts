@@ -137,6 +137,42 @@ describe('what fails in passing is tried again', () => {
     expect(sent).toBeLessThanOrEqual(files['model.safetensors'].length + 3 * (1 << 20));
   });
 
+  it.each<[string, Trouble]>([
+    ['a listing that does not come', { path: /^\/api\/models/, delay: 2000 }],
+    [
+      'a listing that stalls',
+      {
+        path: /^\/api\/models/,
+        pace: 2000,
+        change: (answer) => ({ ...answer, body: `${answer.body}${' '.repeat(1 << 17)}` }),
+      },
+    ],
+    ['an answer about a file that does not come', { path: /\/resolve\//, delay: 2000 }],
+    ['bytes that do not come', { origin: 'cdn', delay: 2000 }],
+    ['bytes that stall', { origin: 'cdn', pace: 2000 }],
+    ['later bytes that stall', { origin: 'cdn', pace: 2000, times: 2 }],
+  ])('%s, after the seconds of its variable', async (_, trouble) => {
+    const { times = 1 } = trouble;
+    const hub = await place.start({ repositories: { 'acme/m': { files } } });
+    const seconds = { HF_HUB_ETAG_TIMEOUT: '0.2', HF_HUB_DOWNLOAD_TIMEOUT: '0.2' };
+    setHub({ HF_ENDPOINT: hub.endpoint, HF_HOME: place.path(), ...seconds });
+    hub.troubles.push(trouble);
+    const { result, pauses } = await hurried(() => quantizeModel('hf:acme/m', { to: 'int8', workers: 0 }));
+    expectBytes(await result.bytes(), await expected());
+    expect(pauses).toEqual(Array(times).fill(1000));
+  });
+
+  it('what stalls five times is an error, and a wrong number of seconds, too', async () => {
+    const hub = await place.start({ repositories: { 'acme/m': { files } } });
+    setHub({ HF_ENDPOINT: hub.endpoint, HF_HOME: place.path(), HF_HUB_DOWNLOAD_TIMEOUT: '0.1' });
+    hub.troubles.push({ origin: 'cdn', delay: 1000, times: 9 });
+    const { result, pauses } = await hurried(() => rejectionOf(inspectModel('hf:acme/m')));
+    expect(result).toMatchObject({ code: 'IO', message: expect.stringMatching(/nothing came for 0\.1 s$/) });
+    expect(pauses).toEqual([1000, 2000, 4000, 8000]);
+    setHub({ HF_ENDPOINT: hub.endpoint, HF_HOME: place.path(), HF_HUB_DOWNLOAD_TIMEOUT: 'soon' });
+    await expect(inspectModel('hf:acme/m')).rejects.toMatchObject({ option: 'HF_HUB_DOWNLOAD_TIMEOUT' });
+  });
+
   it('signatures that expire are renewed', async () => {
     const hub = await place.start({ repositories: { 'acme/m': { files } }, signatureSeconds: 3600 });
     // Each address is refused once it was used.

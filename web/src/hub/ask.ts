@@ -2,7 +2,7 @@
 import { ScalepointError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
 import { quoted } from '../formats/files/bytes.js';
-import { drop, fetchError, secondsAsked, Tries } from '../formats/files/ranged.js';
+import { answered, bytesOf, drop, fetchError, StalledError, secondsAsked, Tries } from '../formats/files/ranged.js';
 import { type HubName, parsedUrl, usualEndpoint } from './names.js';
 import type { HubSettings } from './settings.js';
 
@@ -19,6 +19,8 @@ const mostAnswerBytes = 50_000_000;
 export interface HubRequest {
   readonly headers?: Record<string, string>;
   readonly signal?: AbortSignal | undefined;
+  /** Seconds to wait for an answer. */
+  readonly seconds?: number | undefined;
   /** Looks at each answer on the way to the file (Node). Pages see the last one alone. */
   readonly check?: (response: Response) => void;
 }
@@ -30,20 +32,22 @@ export interface HubRequest {
 export async function fetchFromHub(
   { endpoint, token }: HubSettings,
   address: URL,
-  { headers = {}, signal, check }: HubRequest,
+  { headers = {}, signal, seconds, check }: HubRequest,
 ): Promise<Response> {
   const hub = new URL(endpoint);
   const redirect = nodeModule('node:fs') === undefined ? 'follow' : 'manual';
   let url = address;
   for (let redirects = 0; ; redirects++) {
     const own = url.origin === hub.origin && token !== undefined ? { Authorization: `Bearer ${token.text}` } : {};
-    const response = await fetch(url, {
-      headers: { ...headers, ...own },
-      redirect,
-      credentials: 'omit',
-      referrerPolicy: 'no-referrer',
-      signal: signal ?? null,
-    });
+    const response = await answered(url.host, { seconds, signal }, (signal) =>
+      fetch(url, {
+        headers: { ...headers, ...own },
+        redirect,
+        credentials: 'omit',
+        referrerPolicy: 'no-referrer',
+        signal,
+      }),
+    );
     if (response.status < 300 || response.status > 399 || !response.headers.has('location')) return response;
     check?.(response);
     drop(response);
@@ -67,30 +71,29 @@ export async function fetchFromHub(
 async function startOfBody(
   response: Response,
   most: number,
+  limits: Parameters<typeof bytesOf>[2],
 ): Promise<{ readonly text: string; readonly isWhole: boolean }> {
-  const reader = response.body?.getReader();
   const decoder = new TextDecoder();
   let [text, bytes] = ['', 0];
-  for (;;) {
-    const { done, value } = (await reader?.read()) ?? { done: true };
-    if (done) return { text: text + decoder.decode(), isWhole: true };
-    bytes += value?.length ?? 0;
-    text += decoder.decode(value, { stream: true });
-    if (bytes <= most) continue;
-    reader?.cancel().catch(() => {});
-    return { text, isWhole: false };
+  for await (const chunk of bytesOf(response, 'an answer of the hub', limits)) {
+    bytes += chunk.length;
+    text += decoder.decode(chunk, { stream: true });
+    if (bytes > most) return { text, isWhole: false };
   }
+  return { text: text + decoder.decode(), isWhole: true };
 }
 
 /** The error for a refusal of the hub. It says what the hub says, and what helps. */
 export async function hubRefusal(
   response: Response,
-  { endpoint, token }: HubSettings,
+  { endpoint, token, answerSeconds: seconds }: HubSettings,
   { id, revision, path }: HubName,
 ): Promise<ScalepointError> {
   const { status, headers } = response;
   const code = headers.get('x-error-code');
-  const { text } = await startOfBody(response, mostErrorBytes).catch(() => ({ text: '' }));
+  const { text } = await startOfBody(response, mostErrorBytes, { seconds, signal: undefined }).catch(() => ({
+    text: '',
+  }));
   // The API answers in JSON, and the way to files in plain text.
   let said = headers.get('x-error-message') ?? '';
   try {
@@ -143,25 +146,30 @@ export async function askHub(
 ): Promise<unknown> {
   const tries = new Tries(signal);
   const label = `the listing of ${name.id}`;
+  const limits = { signal, seconds: settings.answerSeconds };
   for (;;) {
     let response: Response;
     try {
-      response = await fetchFromHub(settings, new URL(`${settings.endpoint}/api/${route}`), { signal });
+      response = await fetchFromHub(settings, new URL(`${settings.endpoint}/api/${route}`), limits);
     } catch (cause) {
       signal?.throwIfAborted();
+      if (cause instanceof StalledError) {
+        await tries.again(cause);
+        continue;
+      }
       throw cause instanceof ScalepointError ? cause : fetchError(label, cause);
     }
     const passed = await tries.passed(response, (refused) => hubRefusal(refused, settings, name));
     if (passed === undefined) continue;
     let failure: unknown;
     try {
-      const { text, isWhole } = await startOfBody(passed, mostAnswerBytes);
+      const { text, isWhole } = await startOfBody(passed, mostAnswerBytes, limits);
       if (isWhole) return JSON.parse(text);
     } catch (cause) {
       signal?.throwIfAborted();
       failure = cause;
       if (!(cause instanceof SyntaxError)) {
-        await tries.again(fetchError(label, cause));
+        await tries.again(cause instanceof StalledError ? cause : fetchError(label, cause));
         continue;
       }
     }

@@ -78,6 +78,7 @@ export class HubFile implements FarFile {
     const { listing, settings } = repository;
     const { id, commit } = listing;
     const { path, size, oid } = entry;
+    const { fileSeconds: seconds } = settings;
     const parts = path.split('/');
     this.repository = repository;
     this.entry = entry;
@@ -100,7 +101,8 @@ export class HubFile implements FarFile {
       label,
       address: new URL(`${settings.endpoint}/${id}/resolve/${commit}/${parts.map(encodeURIComponent).join('/')}`),
       size,
-      fetch: (address, headers, signal) => fetchFromHub(settings, address, { headers, signal, check }),
+      seconds,
+      fetch: (address, headers, signal) => fetchFromHub(settings, address, { headers, signal, seconds, check }),
       refusal: (response) => hubRefusal(response, settings, { id, revision: commit, path }),
     });
   }

@@ -22,6 +22,10 @@ export interface HubSettings {
   readonly isOffline: boolean;
   /** The folder of the hub's cache on disk (Node). */
   readonly cache?: string | undefined;
+  /** Seconds without an answer about a model, after which it is asked again. */
+  readonly answerSeconds?: number | undefined;
+  /** Seconds without a byte of a file, after which the rest is asked for again. */
+  readonly fileSeconds?: number | undefined;
 }
 
 /** Options of `hubModel`. */
@@ -38,12 +42,24 @@ export interface HubOptions {
   readonly endpoint?: string | undefined;
 }
 
+/** Seconds that the hub's programs wait, unless a variable states others. */
+const usualSeconds = 10;
+
 type Variables = Readonly<Record<string, string | undefined>>;
 
 const variables = (): Variables => (globalThis as { process?: { env?: Variables } }).process?.env ?? {};
 
 /** True for a variable that is on, as Python's huggingface_hub reads it. */
 const isOn = (value: string | undefined) => /^(1|on|yes|true)$/i.test(value ?? '');
+
+/** Seconds that a variable states. @throws RangeError naming it */
+function secondsOf(env: Variables, name: string): number {
+  const text = env[name] || String(usualSeconds);
+  const seconds = Number(text);
+  if (!(seconds > 0))
+    throw rangeError(name, { kind: 'text', form: 'a number of seconds', examples: ['10', '60'] }, text);
+  return seconds;
+}
 
 /** The folder of the hub's programs, and that of its cache. Undefined outside of Node. */
 function foldersOf(env: Variables): { readonly home: string; readonly cache: string } | undefined {
@@ -93,5 +109,8 @@ export function hubSettings({ token: given, endpoint: asked }: HubOptions = {}):
   if (token !== undefined && !/^[\x21-\x7e]+$/.test(token.text))
     throw rangeError(token.from, { kind: 'text', form: 'a token of the hub', examples: ['hf_…'] });
   const isOffline = isOn(env.HF_HUB_OFFLINE) || isOn(env.TRANSFORMERS_OFFLINE);
-  return { endpoint, token, isOffline, cache: folders?.cache };
+  const [answerSeconds, fileSeconds] = ['HF_HUB_ETAG_TIMEOUT', 'HF_HUB_DOWNLOAD_TIMEOUT'].map((name) =>
+    secondsOf(env, name),
+  ) as [number, number];
+  return { endpoint, token, isOffline, cache: folders?.cache, answerSeconds, fileSeconds };
 }

@@ -13,6 +13,8 @@ export interface RangedServer {
   readonly address: URL;
   /** Its size in bytes, if that is known before. */
   readonly size?: number | undefined;
+  /** Seconds without a byte after which the rest is asked for again. */
+  readonly seconds?: number | undefined;
   /** Asks an address of the file: its own, or the last one to which that led, which `url` of the response states. */
   fetch(address: URL, headers: Record<string, string>, signal: AbortSignal | undefined): Promise<Response>;
   /** The error for an answer without bytes. Reads the body or cancels it. */
@@ -32,6 +34,68 @@ export function fetchError(label: string, cause: unknown): ScalepointError {
     return new ScalepointError('IO', `cannot fetch ${label}: ${why}`, { cause });
   }
   return ioError(`cannot fetch ${label}`, reason instanceof Error && reason.message !== '' ? reason : cause);
+}
+
+/** The error for a server that sends nothing. */
+export class StalledError extends ScalepointError {
+  constructor(label: string, seconds: number) {
+    super('IO', `cannot fetch ${label}: nothing came for ${seconds} s`);
+  }
+}
+
+/** Waits for what a server sends, and calls `giveUp` after some seconds. A busy thread takes what has come before that. */
+async function within<T>(seconds: number | undefined, coming: Promise<T>, giveUp: () => void): Promise<T> {
+  if (seconds === undefined) return coming;
+  let timer = setTimeout(() => {
+    timer = setTimeout(giveUp);
+  }, seconds * 1000);
+  return coming.finally(() => clearTimeout(timer));
+}
+
+/** Sends a request, and gives up after some seconds without an answer. @throws ScalepointError `IO` then */
+export async function answered(
+  label: string,
+  { seconds, signal }: { readonly seconds: number | undefined; readonly signal: AbortSignal | null | undefined },
+  send: (signal: AbortSignal) => Promise<Response>,
+): Promise<Response> {
+  const own = new AbortController();
+  const stop = () => own.abort(signal?.reason);
+  if (signal?.aborted) stop();
+  signal?.addEventListener('abort', stop, { once: true });
+  try {
+    return await within(seconds, send(own.signal), () => own.abort(new StalledError(label, seconds as number)));
+  } finally {
+    signal?.removeEventListener('abort', stop);
+  }
+}
+
+/** The bytes of a body as they come. @throws ScalepointError `IO` after some seconds without one, or the signal's reason */
+export async function* bytesOf(
+  { body }: Response,
+  label: string,
+  { seconds, signal }: { readonly seconds?: number | undefined; readonly signal: AbortSignal | undefined },
+): AsyncGenerator<Uint8Array> {
+  const reader = body?.getReader();
+  if (reader === undefined) return;
+  const stop = () => void reader.cancel().catch(() => {});
+  signal?.addEventListener('abort', stop, { once: true });
+  let isStalled = false;
+  const giveUp = () => {
+    isStalled = true;
+    stop();
+  };
+  try {
+    for (;;) {
+      const { done, value } = await within(seconds, reader.read(), giveUp);
+      signal?.throwIfAborted();
+      if (isStalled) throw new StalledError(label, seconds as number);
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    signal?.removeEventListener('abort', stop);
+    stop();
+  }
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ tries
@@ -205,10 +269,11 @@ export class RangedFile {
         response = await this.#server.fetch(address, headers, signal);
       } catch (cause) {
         signal?.throwIfAborted();
-        if (cause instanceof ScalepointError) throw cause;
-        const error = fetchError(label, cause);
+        const isStalled = cause instanceof StalledError;
+        if (cause instanceof ScalepointError && !isStalled) throw cause;
+        const error = isStalled ? cause : fetchError(label, cause);
         // A server that never answered is the wrong one.
-        if (this.#versions.size === 0) throw error;
+        if (this.#versions.size === 0 && !isStalled) throw error;
         await tries.again(error);
         continue;
       }
@@ -255,7 +320,7 @@ export class RangedFile {
     { size, signal, onBytes }: FillOptions,
     first?: Response,
   ): Promise<void> {
-    const { label } = this.#server;
+    const { label, seconds } = this.#server;
     const tries = new Tries(signal);
     const end = begin + target.length;
     let answer = first;
@@ -268,20 +333,20 @@ export class RangedFile {
         drop(response);
         throw wrong;
       }
-      // Take the bytes until they end, or the connection is cut.
-      const reader = response.body?.getReader();
+      // Take the bytes until they end, or the connection is cut or stalls.
+      const chunks = bytesOf(response, label, { seconds, signal });
       let failure: unknown = shorterError(label, from);
       for (;;) {
         let chunk: Uint8Array | undefined;
         try {
-          chunk = (await reader?.read())?.value;
+          chunk = (await chunks.next()).value;
         } catch (cause) {
           signal?.throwIfAborted();
-          failure = fetchError(label, cause);
+          failure = cause instanceof ScalepointError ? cause : fetchError(label, cause);
         }
         if (chunk === undefined) break;
         if (chunk.length > target.length - done) {
-          reader?.cancel().catch(() => {});
+          await chunks.return(undefined);
           const message = `cannot fetch ${label}: the server sent more than the ${end - from} bytes asked for`;
           throw new ScalepointError('IO', message);
         }
@@ -339,8 +404,9 @@ export class RangedFile {
           controller.enqueue(chunk as Uint8Array<ArrayBuffer>);
         },
       });
-      blob = await (body === null ? whole : new Response(body.pipeThrough(limited))).blob();
+      blob = await (body === null ? whole : new Response(body.pipeThrough(limited, signal && { signal }))).blob();
     } catch (cause) {
+      signal?.throwIfAborted();
       if (cause instanceof ScalepointError) throw cause;
       throw ioError(`cannot fetch ${label}`, cause);
     }
