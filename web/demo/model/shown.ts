@@ -55,7 +55,7 @@ const stepMilliseconds = 1500;
 
 /** The places of a visit, of which one is on show. */
 export class Shown<Opened extends OpenedModel> {
-  readonly #store: Pick<Store<State>, 'get' | 'set'>;
+  readonly #store: Pick<Store<State>, 'get' | 'set' | 'draw'>;
   readonly #address: Address;
   readonly #onView: (view: View<Opened>, isNew: boolean) => void;
   /** Every place of this visit, for going back and forward. Number -1 shows nothing. */
@@ -70,7 +70,7 @@ export class Shown<Opened extends OpenedModel> {
 
   /** @param onView is called whenever another model or choice is on show. @param isNew true: another model, or the same one again */
   constructor(
-    store: Pick<Store<State>, 'get' | 'set'>,
+    store: Pick<Store<State>, 'get' | 'set' | 'draw'>,
     address: Address,
     onView: (view: View<Opened>, isNew: boolean) => void,
   ) {
@@ -187,6 +187,8 @@ export class Shown<Opened extends OpenedModel> {
     this.#store.set({ choice, run: { kind: 'none' }, problem: undefined, fit: undefined });
     opened.sizer.follow(choice);
     this.#begin(false);
+    // A second change before the next frame starts from this one.
+    this.#store.draw();
     return true;
   }
 

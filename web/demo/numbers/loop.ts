@@ -1,5 +1,5 @@
 import { callWorker, type WorkerCaller } from '../shared/calls.js';
-import { byId } from '../shared/dom.js';
+import { byId, onFrame } from '../shared/dom.js';
 import { asSentence, messageOf } from '../shared/problems.js';
 import { countOf } from './data.js';
 import { type State, slowSections } from './state.js';
@@ -111,7 +111,7 @@ export class Loop {
   /** Draws while controls move. */
   async #live(): Promise<void> {
     while (this.#dirty) {
-      await new Promise(requestAnimationFrame);
+      await new Promise<void>(onFrame);
       this.#dirty = false;
       this.#state.view = await this.#ask(liveLimit, this.#quickSections());
       this.#draw();

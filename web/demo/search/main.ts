@@ -1,5 +1,6 @@
 import { callWorker, isEnded } from '../shared/calls.js';
 import { copy } from '../shared/copy.js';
+import { onFrame } from '../shared/dom.js';
 import { startDropping } from '../shared/drop.js';
 import { announce } from '../shared/live.js';
 import { failureText } from '../shared/problems.js';
@@ -23,7 +24,7 @@ let isDue = false;
 function redraw(): void {
   if (isDue) return;
   isDue = true;
-  requestAnimationFrame(() => {
+  onFrame(() => {
     isDue = false;
     const settings = settled(state);
     // Results of the settings before stay until new ones arrive.

@@ -27,6 +27,24 @@ export function svg<K extends keyof SVGElementTagNameMap>(
   return node;
 }
 
+/** Longest time to the next frame in milliseconds. Browsers draw no frames of pages that nobody sees. */
+const frameMilliseconds = 250;
+
+/** Calls a function once, with the next frame. Returns a function that prevents that. */
+export function onFrame(action: () => void): () => void {
+  const stop = () => {
+    cancelAnimationFrame(frame);
+    clearTimeout(timer);
+  };
+  const act = () => {
+    stop();
+    action();
+  };
+  const frame = requestAnimationFrame(act);
+  const timer = setTimeout(act, frameMilliseconds);
+  return stop;
+}
+
 /** Calls a function when an element has got another size, and at first. It ends when the element has left the document. */
 export function onResize(node: Element, action: () => void): void {
   const observer = new ResizeObserver(() => {

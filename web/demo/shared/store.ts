@@ -1,3 +1,5 @@
+import { onFrame } from './dom.js';
+
 /** State in one place, as plain data. The drawing is a function of it. */
 export interface Store<State> {
   get(): State;
@@ -17,12 +19,12 @@ export function createStore<State extends object>(
 ): Store<State> {
   let state = initial;
   let drawn: State | undefined;
-  let frame = 0;
+  let cancel: (() => void) | undefined;
   // Another page may take the place of this one in the document.
   const main = document.querySelector('main');
   const redraw = () => {
-    cancelAnimationFrame(frame);
-    frame = 0;
+    cancel?.();
+    cancel = undefined;
     if (main?.isConnected === false) return;
     const before = drawn;
     drawn = state;
@@ -33,7 +35,7 @@ export function createStore<State extends object>(
     draw: redraw,
     set(change) {
       state = { ...state, ...change };
-      if (frame === 0) frame = requestAnimationFrame(redraw);
+      cancel ??= onFrame(redraw);
     },
   };
 }

@@ -487,6 +487,24 @@ it('stores the settings in the link, goes back and forward, and closes the model
   expect(await page.textContent('#model-name')).toBe('digits.safetensors');
 });
 
+it('keeps both of two changes before one frame', async () => {
+  await open('model/#to=int4&group-size=32&range=mse');
+  await openFile(sample);
+  await planned();
+  await page.evaluate(() => {
+    const change = (id: string, member: 'value' | 'selectedIndex', value: unknown) => {
+      const control = document.getElementById(id)!;
+      Object.assign(control, { [member]: value });
+      for (const type of ['input', 'change']) control.dispatchEvent(new Event(type, { bubbles: true }));
+    };
+    change('option-range', 'selectedIndex', 0);
+    change('model-rules', 'value', '^fc1=int8');
+  });
+  await expect
+    .poll(() => page.textContent('#model-command'))
+    .toBe("npx scalepoint quantize digits.safetensors --to int4 --group-size 32 --rule '^fc1=int8'");
+});
+
 it('names a tensor with NaN before saving, and keeps it with one click', async () => {
   await open();
   const bad = weights('F32', [16, 64]);

@@ -71,6 +71,7 @@ class Visit {
       set: (change: Partial<State>) => {
         this.state = { ...this.state, ...change };
       },
+      draw: () => {},
     };
     this.shown = new Shown<OpenedModel>(store, this.steps, (view) => this.views.push(view));
   }

@@ -649,6 +649,18 @@ describe('the demo page', () => {
     expect(await page.textContent('h1')).toBe('What 3 bits do to 4,096 numbers');
   });
 
+  it('goes on where the browser draws no frames, as in a tab that nobody sees', async () => {
+    await open();
+    await page.evaluate(() => {
+      window.requestAnimationFrame = () => 0;
+      const bits = document.querySelector('#bits') as HTMLInputElement;
+      bits.value = bits.min;
+      bits.dispatchEvent(new Event('input', { bubbles: true }));
+    });
+    const words = () => page.evaluate(() => document.querySelector('h1')?.textContent);
+    await expect.poll(words).toBe('What 2 bits do to 4,096 numbers');
+  });
+
   it('can be used by keyboard alone, with the focus always visible', async () => {
     await open('', { sections: 'all' });
     const stops: string[] = [];
