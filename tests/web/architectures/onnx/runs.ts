@@ -60,14 +60,21 @@ export function makeFolder(
 /** A decoder in onnxruntime. */
 export class RunningDecoder {
   readonly #session: ort.InferenceSession;
+  readonly #runtime: typeof ort;
 
-  private constructor(session: ort.InferenceSession) {
+  private constructor(session: ort.InferenceSession, runtime: typeof ort) {
     this.#session = session;
+    this.#runtime = runtime;
   }
 
-  static async open(file: Uint8Array, level: 'disabled' | 'all' = 'all'): Promise<RunningDecoder> {
+  /** @param runtime onnxruntime-web, or onnxruntime-node, which has the same interface */
+  static async open(
+    file: Uint8Array,
+    level: 'disabled' | 'all' = 'all',
+    runtime: typeof ort = ort,
+  ): Promise<RunningDecoder> {
     const options = { graphOptimizationLevel: level, logSeverityLevel: 3 } as const;
-    return new RunningDecoder(await ort.InferenceSession.create(file.slice(), options));
+    return new RunningDecoder(await runtime.InferenceSession.create(file.slice(), options), runtime);
   }
 
   close(): Promise<void> {
@@ -76,15 +83,17 @@ export class RunningDecoder {
 
   /**
    * Runs texts of one length, the padding of which is undefined, after those that a cache holds.
+   * @param kept tokens at the end that have logits, if the graph asks for their number; 0 for all
    * @returns the logits behind each token, by text, and the cache with the mask of its tokens
    */
-  async run(texts: readonly (readonly (number | undefined)[])[], cache?: DecoderCache): Promise<DecoderRun> {
+  async run(texts: readonly (readonly (number | undefined)[])[], cache?: DecoderCache, kept = 0): Promise<DecoderRun> {
+    const { Tensor } = this.#runtime;
     const [batch, length] = [texts.length, texts[0]!.length];
     const before = cache?.mask ?? texts.map((): boolean[] => []);
     const mask = texts.map((text, b) => [...before[b]!, ...text.map((token) => token !== undefined)]);
     const total = mask[0]!.length;
     const whole = (values: readonly number[], shape: readonly number[]) =>
-      new ort.Tensor('int64', BigInt64Array.from(values, BigInt), shape);
+      new Tensor('int64', BigInt64Array.from(values, BigInt), shape);
     // As transformers.js counts positions: the words before a token; 1 for padding.
     const positions = mask.map((row) => row.map((isWord, i) => (isWord ? row.slice(0, i).filter(Boolean).length : 1)));
     const feeds: Record<string, ort.Tensor> = {
@@ -97,6 +106,7 @@ export class RunningDecoder {
         positions.flatMap((row) => row.slice(total - length)),
         [batch, length],
       ),
+      ...(this.#session.inputNames.includes('num_logits_to_keep') && { num_logits_to_keep: whole([kept], []) }),
     };
     for (const input of this.#session.inputMetadata) {
       if (!input.name.startsWith('past') || !input.isTensor) continue;
@@ -104,13 +114,16 @@ export class RunningDecoder {
       const empty = input.type === 'float16' ? new Uint16Array(0) : new Float32Array(0);
       feeds[input.name] =
         cache?.tensors.get(input.name.replace('past_key_values', 'present')) ??
-        new ort.Tensor(input.type as 'float32', empty as Float32Array, [batch, heads!, 0, head!]);
+        new Tensor(input.type as 'float32', empty as Float32Array, [batch, heads!, 0, head!]);
     }
     const outputs = await this.#session.run(feeds);
     const { data, dims } = outputs.logits as { data: Float32Array; dims: readonly number[] };
-    const vocabulary = dims[2]!;
-    const rows = texts.map((text, b) =>
-      text.map((_, t) => data.slice((b * length + t) * vocabulary, (b * length + t + 1) * vocabulary)),
+    const [, rowsOfText = 0, vocabulary = 0] = dims;
+    const rows = texts.map((_, b) =>
+      Array.from({ length: rowsOfText }, (_, t) => {
+        const row = b * rowsOfText + t;
+        return data.slice(row * vocabulary, (row + 1) * vocabulary);
+      }),
     );
     return { logits: rows, cache: { mask, tensors: new Map(Object.entries(outputs)) } };
   }

@@ -129,6 +129,23 @@ it('a decoder of several types is loaded by each, and without one by the first',
   expect(await textOf(several, { dtype: 'q8' })).toHaveLength(1);
 });
 
+it.each(['fp32', 'fp16', 'q4', 'q4f16'] as const)('a fused decoder as %s goes on as the plain one', async (dtype) => {
+  if (!existsSync(entry)) return expect(howToInstall).toBe('');
+  const settings = { max_new_tokens: 6, do_sample: false };
+  const textsOf = async (profile: 'plain' | 'fused') => {
+    const texts: unknown[] = [];
+    const caches = /16/.test(dtype) ? ({ kvCache: 'float16' } as const) : {};
+    await withPipeline(llama, { to: `onnx:${dtype}`, profile, ...caches }, { dtype }, async (run) => {
+      for (const text of ['abcd abc dcba', 'bad']) texts.push(await run(text, settings));
+      texts.push(await run(['abcd abc dcba', 'bad'], settings));
+    });
+    const [long, short, both] = texts;
+    expect(both).toEqual([long, short]);
+    return both;
+  };
+  expect(await textsOf('fused')).toEqual(await textsOf('plain'));
+});
+
 it('a decoder with 8 bits in blocks is found by its name', async () => {
   if (!existsSync(entry)) return expect(howToInstall).toBe('');
   const options = { dtype: 'fp32', model_file_name: 'model_q8-blocks' };

@@ -6,9 +6,9 @@ import { quoted, quotedNames } from '../../formats/files/bytes.js';
 import { badTensor } from '../../formats/files/errors.js';
 import type { FilePlan, LogicalTensor, OpenModel, OutputFile } from '../../formats/format.js';
 import { openMade } from '../../formats/onnx/file/model.js';
-import { choicesByTarget, type OnnxChoices } from '../../formats/onnx/options.js';
+import type { OnnxChoices } from '../../formats/onnx/options.js';
 import { planWithFiles } from '../../formats/onnx/plan.js';
-import { type FolderFacts, folderFacts } from '../../formats/onnx/targets.js';
+import { choicesByTarget, type FolderFacts, folderFacts } from '../../formats/onnx/targets.js';
 import { sourceNotes } from '../../formats/safetensors/layouts/registry.js';
 import { tensorsAsFloats } from '../../formats/safetensors/safetensors.js';
 import { dimensionsText } from '../carry-out.js';
@@ -86,7 +86,7 @@ function weightsFor(
 export async function convertOnnx(
   model: OpenModel,
   beside: Beside,
-  { requantize = false }: OnnxChoices,
+  { requantize = false, profile = 'plain' }: OnnxChoices,
 ): Promise<Converted | undefined> {
   const bytes = await beside.file('config.json');
   if (bytes === undefined) return undefined;
@@ -110,8 +110,13 @@ export async function convertOnnx(
       'modules.json',
       'vectors of texts are no outputs of the graph of a decoder; without this file, it writes texts',
     );
+  if (!isDecoder && profile === 'fused')
+    unsupported(
+      'config.json',
+      `${architecture} is an encoder, whose graph is the same in every profile; leave the profile out`,
+    );
   const graph = isDecoder
-    ? decoderGraph(config, facts, shapes)
+    ? decoderGraph(config, facts, shapes, profile)
     : encoderGraph(config, facts, shapes, architecture as string, sentence);
   const isTied = !graph.weights.has('lm_head.weight');
   // Heads of other tasks, and the second copy of a table.

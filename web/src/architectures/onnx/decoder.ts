@@ -1,9 +1,11 @@
 /**
- * Graphs of decoders for transformers.js, of plain operators, which compute alike on every backend. Inputs and outputs are those that
- * transformers.js fills and reads: caches by layer, positions and a mask, with padding on either side.
+ * Graphs of decoders for transformers.js. Inputs and outputs are those that transformers.js fills and reads: caches by layer, positions and a
+ * mask, with padding on either side. The plain profile has plain operators, which compute alike on every backend. The fused one has
+ * onnxruntime's operators for rotary embeddings and attention, and logits of the last tokens alone.
  * Reference: github.com/huggingface/transformers, src/transformers/models/ at 008e574; npm @huggingface/transformers 4.3.2, src/models/.
  */
 import { show } from '../../core/show.js';
+import type { OnnxProfile } from '../../formats/onnx/options.js';
 import { type Config, type Rope, readRope } from '../huggingface/config.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
 import type { Json } from '../huggingface/json.js';
@@ -51,6 +53,16 @@ function rotariesOf(config: Config, facts: DecoderGraph, layers: number): readon
   return badFolderFile(file, `no_rope_layers has to be ${layers} zeros and ones, got ${show(list)}`);
 }
 
+/** The tokens that attention sees. */
+interface Seen {
+  /** What is added to scores: [batch or 1, 1, sequence, total]. */
+  readonly mask: ValueName;
+  /** Tokens of the cache with the new ones, as a vector of one number. */
+  readonly total: ValueName;
+  /** Inputs of onnxruntime's operators: rows of sines and cosines by token, last places of the cache by text, and the total. */
+  readonly fused?: Readonly<Record<'places' | 'lengths' | 'total', ValueName>> | undefined;
+}
+
 /** Writes the graph of a decoder, layer by layer. */
 class DecoderWriter extends Parts {
   readonly #config: Config;
@@ -69,9 +81,11 @@ class DecoderWriter extends Parts {
   readonly #scale: number;
   readonly #attentionCap: number | undefined;
   readonly #residual: number;
+  readonly #profile: OnnxProfile;
 
-  constructor(config: Config, facts: DecoderGraph, shapes: Shapes) {
+  constructor(config: Config, facts: DecoderGraph, shapes: Shapes, profile: OnnxProfile) {
     super(shapes);
+    this.#profile = profile;
     this.#config = config;
     this.#facts = facts;
     this.#rope = readRope(config);
@@ -108,6 +122,22 @@ class DecoderWriter extends Parts {
     this.#scale = this.#factor('attention_multiplier') ?? (scaled ?? this.#head) ** -0.5;
     this.#attentionCap = facts.isGemma === true ? config.maybePositive('attn_logit_softcapping') : undefined;
     this.#residual = this.#factor('residual_multiplier') ?? 1;
+    if (profile === 'fused') this.#checkFused();
+  }
+
+  /** Fails for attention that GroupQueryAttention of onnxruntime 1.24 to 1.30 does not compute on every backend. */
+  #checkFused(): void {
+    const advice = 'the profile plain computes it';
+    if (this.#attentionCap !== undefined)
+      unsupported(
+        file,
+        `attn_logit_softcapping is ${this.#attentionCap}, which onnxruntime's attention ignores on WebGPU; ${advice}`,
+      );
+    if (this.#head % 8 !== 0 || this.#head > 256)
+      unsupported(
+        file,
+        `a head has ${this.#head} elements, and onnxruntime's attention takes multiples of 8 up to 256; ${advice}`,
+      );
   }
 
   /** A factor of Granite; undefined for others. */
@@ -147,7 +177,9 @@ class DecoderWriter extends Parts {
       angles = graph.op('Where', [isLong, graph.floats(long.angles), angles]);
     }
     const at = graph.op('Unsqueeze', [graph.cast(positions, 'F32'), graph.ints([1, 3])]);
-    const turned = graph.op('Mul', [at, angles]);
+    const product = graph.op('Mul', [at, angles]);
+    // RotaryEmbedding looks rows of a table up.
+    const turned = this.#profile === 'fused' ? graph.op('Reshape', [product, graph.ints([-1, usual.length])]) : product;
     return { cos: this.#times(graph.op('Cos', [turned]), factor), sin: this.#times(graph.op('Sin', [turned]), factor) };
   }
 
@@ -159,7 +191,7 @@ class DecoderWriter extends Parts {
     return headNorms === 'each' && norm !== '' ? this.#norm(all, norm, this.#head) : all;
   }
 
-  #attention(x: ValueName, layer: number, turns: Turns | undefined, mask: ValueName, total: ValueName): ValueName {
+  #attention(x: ValueName, layer: number, turns: Turns | undefined, seen: Seen): ValueName {
     const { graph } = this;
     const [name, heads, keyHeads, head] = [`model.layers.${layer}.self_attn`, this.#heads, this.#keyHeads, this.#head];
     const sizes = [heads * head, keyHeads * head, keyHeads * head] as const;
@@ -170,6 +202,33 @@ class DecoderWriter extends Parts {
             this.linear(x, `${name}.${one}_proj`, [this.#hidden, sizes[i] as number]),
           )
     ) as [ValueName, ValueName, ValueName];
+    const { fused } = seen;
+    const mixed =
+      fused === undefined
+        ? this.#attend([q, k, v], layer, turns, seen)
+        : this.#attendFused([q, k, v], layer, turns, seen.mask, fused);
+    return this.linear(mixed, `${name}.o_proj`, [heads * head, this.#hidden]);
+  }
+
+  /** The input or output of a cache. */
+  #cache(which: 'past_key_values' | 'present', layer: number, kind: 'key' | 'value', value?: ValueName): ValueName {
+    const length = which === 'present' ? 'total_sequence_length' : 'past_sequence_length';
+    const shape = ['batch_size', this.#keyHeads, length, this.#head];
+    const name = `${which}.${layer}.${kind}`;
+    if (value === undefined) return this.graph.input(name, 'F32', shape);
+    this.graph.output(name, 'F32', shape, value);
+    return name;
+  }
+
+  /** Attention of plain operators. */
+  #attend(
+    [q, k, v]: readonly [ValueName, ValueName, ValueName],
+    layer: number,
+    turns: Turns | undefined,
+    { mask, total }: Seen,
+  ): ValueName {
+    const { graph } = this;
+    const [name, heads, keyHeads, head] = [`model.layers.${layer}.self_attn`, this.#heads, this.#keyHeads, this.#head];
     const [queries, key] = [
       this.#asHeads(q, heads, `${name}.q_norm`),
       this.#asHeads(k, keyHeads, `${name}.k_norm`),
@@ -185,14 +244,8 @@ class DecoderWriter extends Parts {
         ['value', value],
       ] as const
     ).map(([kind, now]) => {
-      const past = graph.input(`past_key_values.${layer}.${kind}`, 'F32', [
-        'batch_size',
-        keyHeads,
-        'past_sequence_length',
-        head,
-      ]);
-      const all = graph.op('Concat', [past, now], { axis: 2 });
-      graph.output(`present.${layer}.${kind}`, 'F32', ['batch_size', keyHeads, 'total_sequence_length', head], all);
+      const all = graph.op('Concat', [this.#cache('past_key_values', layer, kind), now], { axis: 2 });
+      this.#cache('present', layer, kind, all);
       return all;
     }) as [ValueName, ValueName];
     // Heads of queries that share keys lie one below the other in one matrix.
@@ -212,7 +265,43 @@ class DecoderWriter extends Parts {
     const scores = this.#capped(apart(products, total), this.#attentionCap);
     const shares = graph.op('Softmax', [graph.op('Add', [scores, mask])], { axis: -1 });
     const mixed = apart(graph.op('MatMul', [grouped(shares, total), values]), graph.ints([head]));
-    return this.linear(this.joined(mixed, heads * head), `${name}.o_proj`, [heads * head, this.#hidden]);
+    return this.joined(mixed, heads * head);
+  }
+
+  /** Attention of onnxruntime's operators. Positions turn queries and keys before, as padding moves them against their places in the cache. */
+  #attendFused(
+    [q, k, v]: readonly [ValueName, ValueName, ValueName],
+    layer: number,
+    turns: Turns | undefined,
+    mask: ValueName,
+    { places, lengths, total }: NonNullable<Seen['fused']>,
+  ): ValueName {
+    const { graph } = this;
+    const { headNorms } = this.#facts;
+    const [heads, keyHeads, head] = [this.#heads, this.#keyHeads, this.#head];
+    const turned = (x: ValueName, count: number, norm: string) => {
+      let normed = x;
+      if (headNorms === 'all') normed = this.#norm(x, norm, count * head);
+      if (headNorms === 'each') {
+        const each = this.#norm(graph.op('Reshape', [x, graph.ints([0, 0, count, head])]), norm, head);
+        normed = graph.op('Reshape', [each, graph.ints([0, 0, count * head])]);
+      }
+      if (turns === undefined) return normed;
+      const part = this.#rotated === head ? {} : { num_heads: count, rotary_embedding_dim: this.#rotated };
+      return graph.contrib('RotaryEmbedding', [normed, places, turns.cos, turns.sin], part)[0] as ValueName;
+    };
+    const name = `model.layers.${layer}.self_attn`;
+    const [queries, keys] = [turned(q, heads, `${name}.q_norm`), turned(k, keyHeads, `${name}.k_norm`)];
+    const past = (['key', 'value'] as const).map((kind) => this.#cache('past_key_values', layer, kind));
+    const [mixed, key, value] = graph.contrib(
+      'GroupQueryAttention',
+      [queries, keys, v, ...past, lengths, total, '', '', '', mask],
+      { num_heads: heads, kv_num_heads: keyHeads, scale: { float: this.#scale } },
+      3,
+    ) as [ValueName, ValueName, ValueName];
+    this.#cache('present', layer, 'key', key);
+    this.#cache('present', layer, 'value', value);
+    return mixed;
   }
 
   #grow(x: ValueName, layer: number): ValueName {
@@ -266,6 +355,19 @@ class DecoderWriter extends Parts {
       const sees = window === undefined ? isBefore : graph.op('And', [isBefore, isNear(window)]);
       masks.set(window, graph.op('Where', [sees, graph.float(0), graph.float(-10000)]));
     }
+    let fused: Seen['fused'];
+    if (this.#profile === 'fused') {
+      // Each token has a row of its own in the table of sines and cosines. All rows of a batch have the length of the cache.
+      const shapeOfIds = graph.op('Shape', [ids]);
+      const all = graph.op('ReduceProd', [shapeOfIds], { keepdims: 0 });
+      const numbers = graph.op('Range', [graph.int(0), all, graph.int(1)]);
+      const last = graph.cast(graph.op('Sub', [end, graph.int(1)]), 'I32');
+      fused = {
+        places: graph.op('Reshape', [numbers, shapeOfIds]),
+        lengths: graph.op('Expand', [last, graph.op('Shape', [ids], { start: 0, end: 1 })]),
+        total: graph.cast(end, 'I32'),
+      };
+    }
     // Sines and cosines. Layers with a window may have frequencies of their own.
     const theta = this.#rope.theta ?? 10000;
     const local = isGemma ? this.#rope.localTheta : undefined;
@@ -286,19 +388,26 @@ class DecoderWriter extends Parts {
       const turns = rotaries[i] ? (window === undefined ? all : near) : undefined;
       const mask = masks.get(window) as ValueName;
       x = this.#around(x, i, ['input_layernorm', 'post_attention_layernorm'], (states) =>
-        this.#attention(states, i, turns, mask, total),
+        this.#attention(states, i, turns, { mask, total, fused }),
       );
       graph.scope = `/model/layers.${i}/mlp`;
       x = this.#around(x, i, [second, 'post_feedforward_layernorm'], (states) => this.#grow(states, i));
     }
     graph.scope = '/model';
+    if (this.#profile === 'fused') {
+      // The last rows; all of them for 0.
+      const kept = graph.input('num_logits_to_keep', 'I64', []);
+      const begin = graph.op('Unsqueeze', [graph.op('Neg', [kept]), graph.ints([0])]);
+      x = graph.op('Slice', [x, begin, graph.ints([2n ** 63n - 1n]), graph.ints([1])]);
+    }
     const states = this.#norm(x, 'model.norm');
     graph.scope = '/lm_head';
     const isTied = config.maybeFlag('tie_word_embeddings') === true || !this.has('lm_head.weight');
     const logits = this.linear(states, isTied ? 'model.embed_tokens' : 'lm_head', [this.#hidden, vocabulary]);
     const divided = this.#times(logits, 1 / (this.#factor('logits_scaling') ?? 1));
     const cap = isGemma ? config.maybePositive('final_logit_softcapping') : undefined;
-    graph.output('logits', 'F32', [...batch, vocabulary], this.#capped(divided, cap));
+    const rowsOfLogits = this.#profile === 'fused' ? 'logits_length' : 'sequence_length';
+    graph.output('logits', 'F32', ['batch_size', rowsOfLogits, vocabulary], this.#capped(divided, cap));
     return graph;
   }
 }
@@ -308,8 +417,8 @@ class DecoderWriter extends Parts {
  * @param shapes of the tensors that the folder has
  * @throws ScalepointError `UNKNOWN_FORMAT` for settings that the graph does not compute, `BAD_FILE`
  */
-export function decoderGraph(config: Config, facts: DecoderGraph, shapes: Shapes): GraphWriter {
-  return new DecoderWriter(config, facts, shapes).write();
+export function decoderGraph(config: Config, facts: DecoderGraph, shapes: Shapes, profile: OnnxProfile): GraphWriter {
+  return new DecoderWriter(config, facts, shapes, profile).write();
 }
 
 /** Keys of config.json from which transformers.js takes the sizes of caches. */

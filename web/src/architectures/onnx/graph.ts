@@ -14,7 +14,7 @@ import {
   textField,
   valuePieces,
 } from '../../formats/onnx/file/encode.js';
-import { graphField, modelField, onnxTypeNumber, tensorField } from '../../formats/onnx/file/proto.js';
+import { contrib, graphField, modelField, onnxTypeNumber, tensorField } from '../../formats/onnx/file/proto.js';
 
 /** Name of a value of the graph. */
 export type ValueName = string;
@@ -32,6 +32,8 @@ export class GraphWriter {
   readonly #names = new Map<string, number>();
   readonly #constants = new Map<string, ValueName>();
   readonly #weights = new Map<string, readonly number[]>();
+  /** True once a node is of onnxruntime's own domain. */
+  #hasContrib = false;
   /** Beginning of the names of nodes, such as `/model/layers.0`. */
   scope = '';
 
@@ -54,9 +56,15 @@ export class GraphWriter {
     return count === 0 ? wanted : `${wanted}_${count}`;
   }
 
-  #add(opType: string, inputs: readonly ValueName[], outputs: readonly ValueName[], attributes: Attributes = {}): void {
+  #add(
+    opType: string,
+    inputs: readonly ValueName[],
+    outputs: readonly ValueName[],
+    attributes: Attributes = {},
+    domain = '',
+  ): void {
     const name = outputs.length === 1 && outputs[0]?.startsWith('/') ? (outputs[0] as string) : this.#fresh(opType);
-    this.#nodes.push(...nodePieces({ opType, name, inputs, outputs, attributes }, graphField.node));
+    this.#nodes.push(...nodePieces({ opType, domain, name, inputs, outputs, attributes }, graphField.node));
   }
 
   /** Adds a node of ai.onnx with one output. */
@@ -64,6 +72,14 @@ export class GraphWriter {
     const output = this.#fresh(opType);
     this.#add(opType, inputs, [output], attributes);
     return output;
+  }
+
+  /** Adds a node of onnxruntime's own operators. An input without a name is left out. @param count of its outputs */
+  contrib(opType: string, inputs: readonly ValueName[], attributes: Attributes, count = 1): readonly ValueName[] {
+    this.#hasContrib = true;
+    const outputs = Array.from({ length: count }, () => this.#fresh(opType));
+    this.#add(opType, inputs, outputs, attributes, contrib);
+    return outputs;
   }
 
   /** Cuts a value into parts of these sizes along its last axis. */
@@ -145,6 +161,9 @@ export class GraphWriter {
       bytesPiece(textField(modelField.producer, 'scalepoint')),
       ...piecesField(modelField.graph, graph),
       ...piecesField(modelField.opsetImport, [bytesPiece(integerField(2, opset))]),
+      ...(this.#hasContrib
+        ? piecesField(modelField.opsetImport, [bytesPiece(textField(1, contrib)), bytesPiece(integerField(2, 1))])
+        : []),
     ];
     const all = new Uint8Array(encodedSizeOf(pieces));
     let at = 0;

@@ -21,7 +21,19 @@ import {
 import { configOption } from '../safetensors/options.js';
 import { hasStatisticsFile } from '../statistics.js';
 import { transformersSidecar } from './config.js';
-import { folderFacts, folderTargets, type OnnxFolderTarget, type OnnxTarget, onnxTargets, targets } from './targets.js';
+import {
+  choicesByTarget,
+  folderFacts,
+  folderTargets,
+  type OnnxFolderTarget,
+  type OnnxTarget,
+  onnxTargets,
+  optionsOf,
+  targets,
+} from './targets.js';
+
+/** Operators in graphs of decoders. */
+export type OnnxProfile = 'plain' | 'fused';
 
 const blockSizes: readonly number[] = [16, 32, 64, 128, 256];
 
@@ -111,6 +123,21 @@ const entries = {
   ...feedbackEntries,
   ...requantizeEntry,
   /**
+   * transformers.js: operators of a decoder. 'plain': those of ONNX, which every version loads and which compute alike on every backend. 'fused':
+   * onnxruntime's operators for rotary embeddings and attention, and logits of the last token alone, for transformers.js 4 in WebAssembly, on
+   * WebGPU, and in Node on the CPU. Attention with a cap, as in Gemma 2, is plain alone.
+   * @defaultValue 'plain'
+   */
+  profile: choice<OnnxProfile>(
+    ['plain', 'fused'],
+    {
+      name: 'profile',
+      value: 'NAME',
+      about: "fused: decoders with onnxruntime's attention, for transformers.js 4 (default plain)",
+    },
+    'plain',
+  ),
+  /**
    * transformers.js: further targets, whose models go into the same folder: `{ to: 'onnx:q4', also: ['onnx:q8'] }`. Each takes the options that
    * it knows. The first target is the one that transformers.js loads without a `dtype`.
    * @defaultValue none
@@ -154,21 +181,6 @@ export type OnnxChoices = PlanChoices<OnnxOptions & OnnxSidecars, OnnxTarget>;
 const targetOptions = (Object.keys(entries) as (keyof typeof entries)[]).filter((name) =>
   [...targets, ...folderTargets].some(({ options }) => options.includes(name)),
 );
-
-/** Names of the options that a target takes. */
-const optionsOf = (to: string) => [...folderTargets, ...targets].find(({ name }) => name === to)?.options;
-
-/** The choices for each target of a result: of several, those that it takes or none of them. */
-export function choicesByTarget({ also = [], ...choices }: OnnxChoices): readonly OnnxChoices[] {
-  const all = [choices.to, ...also];
-  if (all.length === 1) return [choices];
-  const takes = (to: string, name: string) =>
-    name === 'rules' ? folderFacts(to)?.target !== undefined : optionsOf(to)?.includes(name) === true;
-  return all.map((to) => {
-    const own = Object.entries(choices).filter(([name]) => takes(to, name) || !all.some((other) => takes(other, name)));
-    return { ...Object.fromEntries(own), to } as OnnxChoices;
-  });
-}
 
 export const options = optionTable<OnnxOptions & OnnxSidecars>('ONNX', { ...entries, ...sidecarEntries }, (choices) => {
   const { to, also = [] } = choices;

@@ -264,5 +264,27 @@ export function folderFacts(to: string): FolderFacts | undefined {
 /** Targets of folders. They have the options of the files that they make, and take quantized models. */
 export const folderTargets: readonly Target[] = Object.entries(dtypes).map(([name, about]) => {
   const options = name === 'fp32' ? ['nonFinite', 'externalData'] : targetNamed(name).options;
-  return { name: `onnx:${name}`, about: `for transformers.js: ${about}`, options: [...options, 'requantize', 'also'] };
+  return {
+    name: `onnx:${name}`,
+    about: `for transformers.js: ${about}`,
+    options: [...options, 'requantize', 'profile', 'also'],
+  };
 });
+
+/** Names of the options that a target takes. */
+export const optionsOf = (to: string) => [...folderTargets, ...targets].find(({ name }) => name === to)?.options;
+
+/** The choices for each target of a result: of several, those that it takes or none of them. */
+export function choicesByTarget<T extends { readonly to: string; readonly also?: readonly string[] | undefined }>({
+  also = [],
+  ...choices
+}: T): readonly Omit<T, 'also'>[] {
+  const all = [choices.to, ...also];
+  if (all.length === 1) return [choices];
+  const takes = (to: string, name: string) =>
+    name === 'rules' ? folderFacts(to)?.target !== undefined : optionsOf(to)?.includes(name) === true;
+  return all.map((to) => {
+    const own = Object.entries(choices).filter(([name]) => takes(to, name) || !all.some((other) => takes(other, name)));
+    return { ...Object.fromEntries(own), to } as typeof choices;
+  });
+}
