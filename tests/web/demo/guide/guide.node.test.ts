@@ -266,6 +266,12 @@ describe('the code of the guide', () => {
     }
   });
 
+  it('names all that the entry points for arrays and models export', () => {
+    const all = texts.map(({ markdown }) => markdown).join('\n');
+    const missing = [scalepoint, model].flatMap(Object.keys).filter((name) => !new RegExp(`\\b${name}\\b`).test(all));
+    expect(missing).toEqual([]);
+  });
+
   it('has a row for every code of an error', () => {
     const source = readFileSync(root('web/src/core/errors.ts'), 'utf8');
     const codes = [...source.matchAll(/^ {2}\| '(\w+)'/gm)].map(([, code]) => code);
