@@ -145,7 +145,7 @@ const node = {
     'tests/web/architectures/folder.node.test.ts',
     'tests/web/architectures/huggingface/{bitnet,dense,encoders,experts,gemma3n,hostile,multimodal,recurrent,refusals,views,vision}.node.test.ts',
     'tests/web/architectures/nvfp4.node.test.ts',
-    'tests/web/architectures/onnx/{encoders,folders,fused,results,sources,transformers}.node.test.ts',
+    'tests/web/architectures/onnx/{encoders,folders,fused,readers,results,sources,transformers}.node.test.ts',
     'tests/web/architectures/webllm/webllm.node.test.ts',
     'tests/web/digests.node.test.ts',
     // Chromium runs them for `npm test`.

@@ -27,7 +27,9 @@ const [opset, irVersion] = [21, 10];
 
 export class GraphWriter {
   readonly #nodes: MessagePiece[] = [];
-  readonly #tensors: MessagePiece[] = [];
+  /** Initializers, by their names. */
+  readonly #tensors: (readonly [name: ValueName, pieces: readonly MessagePiece[]])[] = [];
+  readonly #read = new Set<ValueName>();
   readonly #values: MessagePiece[] = [];
   readonly #names = new Map<string, number>();
   readonly #constants = new Map<string, ValueName>();
@@ -64,6 +66,7 @@ export class GraphWriter {
     domain = '',
   ): void {
     const name = outputs.length === 1 && outputs[0]?.startsWith('/') ? (outputs[0] as string) : this.#fresh(opType);
+    for (const input of inputs) this.#read.add(input);
     this.#nodes.push(...nodePieces({ opType, domain, name, inputs, outputs, attributes }, graphField.node));
   }
 
@@ -119,17 +122,18 @@ export class GraphWriter {
     if (known !== undefined) return known;
     const name = `constant_${this.#constants.size}`;
     this.#constants.set(key, name);
-    this.#tensors.push(
-      ...piecesField(graphField.initializer, tensorPieces({ name, type: onnxTypeNumber(type), shape, data })),
-    );
+    this.#initializer(name, tensorPieces({ name, type: onnxTypeNumber(type), shape, data }));
     return name;
+  }
+
+  #initializer(name: ValueName, tensor: readonly MessagePiece[]): void {
+    this.#tensors.push([name, piecesField(graphField.initializer, tensor)]);
   }
 
   /** A weight with known values. */
   known(name: string, values: Float32Array<ArrayBuffer>, shape: readonly number[]): ValueName {
     const data = { bytes: new Uint8Array(values.buffer, values.byteOffset, values.byteLength) };
-    const pieces = tensorPieces({ name, type: onnxTypeNumber('F32'), shape, data });
-    this.#tensors.push(...piecesField(graphField.initializer, pieces));
+    this.#initializer(name, tensorPieces({ name, type: onnxTypeNumber('F32'), shape, data }));
     return name;
   }
 
@@ -143,8 +147,7 @@ export class GraphWriter {
       ...integerField(tensorField.type, onnxTypeNumber('F32')),
       ...textField(tensorField.name, name),
     ];
-    const pieces = [bytesPiece(head), ...externalPieces({ location: 'weights', offset: 0, length: 0 })];
-    this.#tensors.push(...piecesField(graphField.initializer, pieces));
+    this.#initializer(name, [bytesPiece(head), ...externalPieces({ location: 'weights', offset: 0, length: 0 })]);
     return name;
   }
 
@@ -155,7 +158,9 @@ export class GraphWriter {
 
   /** The bytes of the model. */
   bytes(): Uint8Array<ArrayBuffer> {
-    const graph = [...this.#nodes, bytesPiece(textField(2, 'graph')), ...this.#tensors, ...this.#values];
+    // Runtimes warn of initializers that no node reads.
+    const tensors = this.#tensors.flatMap(([name, pieces]) => (this.#read.has(name) ? pieces : []));
+    const graph = [...this.#nodes, bytesPiece(textField(2, 'graph')), ...tensors, ...this.#values];
     const pieces = [
       bytesPiece(integerField(modelField.irVersion, irVersion)),
       bytesPiece(textField(modelField.producer, 'scalepoint')),
