@@ -238,7 +238,7 @@ it('signs in inside of a Space by the app of the Space, and opens a tab of its o
   await space.close();
 });
 
-it('says when the quota of requests is filled again, as far as the hub lets the page know', async () => {
+it('says in how many seconds the quota of requests is filled again, where the hub lets the page read it', async () => {
   page = await site.open('model/');
   const full = (headers: Record<string, string>) => ({
     path: /^\/api\//,
