@@ -1,11 +1,16 @@
 // Folders for transformers.js as models of their own: judged on texts, compared and run.
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { compareModels, evaluateModel, type QuantizeModelResult, quantizeModel } from 'scalepoint/model';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { NativeBackend } from '../../../../web/src/cli/native.js';
 import { run } from '../../cli/support.js';
+import { howToInstall } from '../../formats/onnx/transformers.js';
+import { furthest, largest } from '../../support/decoder-tables.js';
 import { story, storyFolder } from '../../support/divergence.js';
+import { RunningDecoder } from './runs.js';
 
 const place = mkdtempSync(join(tmpdir(), 'scalepoint-made-'));
 afterAll(() => rmSync(place, { recursive: true }));
@@ -79,6 +84,36 @@ describe('compareModels', () => {
     const itself = await compareModels(folderOf('fp32'), fileOf('fp32'), { run: true, workers: 0 });
     for (const { error, name } of itself.outputs!) expect(error.maxAbsoluteError, name).toBe(0);
     await expect(compareModels(storyFolder, folderOf('q4'), { run: true })).rejects.toMatchObject({ code: 'RUNTIME' });
+  });
+});
+
+describe('onnxruntime', () => {
+  const nodeFile = fileURLToPath(
+    new URL('../../../transformers/node_modules/onnxruntime-node/dist/index.js', import.meta.url),
+  );
+  const native = new NativeBackend(nodeFile);
+  afterAll(() => native.close());
+
+  it.each(dtypes)('computes %s alike in WebAssembly and natively, with and without optimizations', async (dtype) => {
+    const file = new Uint8Array(readFileSync(fileOf(dtype)));
+    const ids = Array.from({ length: 24 }, (_, i) => (i * i * 37 + 5) % 768);
+    const rows: Float32Array[][] = [];
+    for (const level of ['disabled', 'all'] as const) {
+      const decoder = await RunningDecoder.open(file, level);
+      rows.push((await decoder.run([ids])).logits[0]!);
+      await decoder.close();
+    }
+    const [plain, optimized] = rows as [Float32Array[], Float32Array[]];
+    // Codes of activations may round to neighbors, and float16 is rounded where optimizations remove casts. Others differ by roundings alone.
+    const share = /8$/.test(dtype) ? 0.05 : /16$/.test(dtype) ? 0.01 : 1e-5;
+    expect(furthest(optimized, plain)).toBeLessThan(share * largest(plain));
+    if (!existsSync(nodeFile)) return expect(howToInstall).toBe('');
+    const run = { backends: [native], layers: true };
+    const { backends } = await compareModels(folderOf('fp32'), folderOf(dtype), { run, workers: 0 });
+    const { b } = backends![0]!;
+    expect(b).toMatchObject({ kind: 'ran', nodes: { off: 0 } });
+    if (b.kind !== 'ran') return;
+    for (const { name, own } of b.outputs) expect(own!.relativeL2, name).toBeLessThan(share);
   });
 });
 
