@@ -2,11 +2,14 @@
 //
 //   FIREFOX=/path/to/firefox npm run test:firefox        without FIREFOX, firefox-esr or firefox on PATH
 
-import { existsSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { firefox } from 'playwright';
-import { flows } from '../tests/web/demo/flows.mjs';
+import { flows, hubFlows, hubOfFlows } from '../tests/web/demo/flows.mjs';
+import { copySiteFor } from '../tests/web/demo/hub-folder.mjs';
+import { startHub } from '../tests/web/support/hub/hub.mjs';
 import { buildAll } from './build.mjs';
 import { serve } from './serve.mjs';
 import { explain, root, StepError } from './steps.mjs';
@@ -40,19 +43,22 @@ const stepMilliseconds = 60_000;
 async function runFlows() {
   const executablePath = findFirefox(process.env);
   await buildAll();
-  const server = await serve({ folder: join(root, 'build/demo'), port: 0 });
+  const hub = await startHub(hubOfFlows);
+  const folder = mkdtempSync(join(tmpdir(), 'scalepoint-firefox-'));
+  copySiteFor(join(root, 'build/demo'), folder, hub);
+  const server = await serve({ folder, port: 0 });
   // The protocol that a Firefox of a distribution speaks.
   const browser = await firefox.launch({ channel: 'moz-firefox', executablePath });
   let failed = 0;
   try {
-    for (const { name, run } of flows) {
+    for (const { name, run } of [...flows, ...hubFlows]) {
       const context = await browser.newContext();
       const page = await context.newPage();
       page.setDefaultTimeout(stepMilliseconds);
       /** @type {string[]} */
       const complaints = [];
       page.on('pageerror', (error) => complaints.push(error.message));
-      const problem = await run(page, server.url).then(
+      const problem = await run(page, server.url, hub).then(
         () => complaints[0],
         (/** @type {unknown} */ error) => String(error),
       );
@@ -65,6 +71,8 @@ async function runFlows() {
   } finally {
     await browser.close();
     await server.close();
+    await hub.close();
+    rmSync(folder, { recursive: true });
   }
   return failed;
 }

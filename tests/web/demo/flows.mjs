@@ -1,6 +1,10 @@
 // First steps of a visitor on each page of the site, in any browser. The Firefox run and a test in Chromium share it.
 
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
 /** @typedef {import('playwright').Page} Page */
+/** @typedef {import('../support/hub/hub.mjs').TestHub} TestHub */
 
 /**
  * Waits until an element has a text that fits.
@@ -69,6 +73,44 @@ export const flows = [
       await says(page, 'ratio', /^≈?\d/);
       await page.click('.nav a[href$="guide/"]');
       await page.waitForFunction(() => /quantization/i.test(document.querySelector('h1')?.textContent ?? ''));
+    },
+  },
+];
+
+const sample = fileURLToPath(new URL('../../../web/demo/public/samples/digits.safetensors', import.meta.url));
+const token = 'hf_visitor0123456789';
+
+/** The hub of the flows behind. @type {import('../support/hub/hub.mjs').HubOptions} */
+export const hubOfFlows = {
+  repositories: { 'acme/digits': { files: { 'model.safetensors': readFileSync(sample) }, gated: 'auto' } },
+  tokens: { [token]: { user: 'me', gated: ['acme/digits'] } },
+};
+
+/** Flows on a site with the addresses of a hub. @type {readonly { name: string, run: (page: Page, url: string, hub: TestHub) => Promise<void> }[]} */
+export const hubFlows = [
+  {
+    name: 'opens a gated model of the hub by its name, saves it, and pushes it',
+    async run(page, url, hub) {
+      await page.goto(`${url}model/`);
+      await page.fill('#hub-name', 'acme/digits');
+      await page.click('#hub summary');
+      await page.fill('#hub-token', token);
+      await page.click('#hub-open');
+      await says(page, 'model-name', /^digits\.safetensors/);
+      await page.click('#model-run');
+      await says(page, 'saved', /^\s*Saved digits\.int8\.safetensors/);
+      await page.click('#push-open');
+      await says(page, 'push-account', /^Pushes as me/);
+      await page.click('#push-run');
+      await says(page, 'push-status', /^Pushed \d files to .*me\/digits-int8 \(private\)/);
+      const pushed = hub.repositories.get('me/digits-int8')?.bytes('model.safetensors');
+      const { quantizeModel } = await import('../../../dist/model.js');
+      const made = await (await quantizeModel(sample, { to: 'int8', workers: 0 })).bytes();
+      if (pushed === undefined || Buffer.compare(pushed, made) !== 0) throw new Error('the hub has other bytes');
+      const leaked = hub.requests.find(
+        ({ origin, headers }) => origin !== 'hub' && JSON.stringify(headers).includes(token),
+      );
+      if (leaked !== undefined) throw new Error(`the token went to ${leaked.origin} ${leaked.path}`);
     },
   },
 ];

@@ -1,14 +1,15 @@
 // The flows of the Firefox run, in the whole Chromium. Other files open their pages in its headless shell if there is one.
 import { expect, it } from 'vitest';
 import { findFirefox } from '../../../scripts/firefox.mjs';
-import { flows } from './flows.mjs';
-import { startSite } from './site.js';
+import { flows, hubFlows, hubOfFlows } from './flows.mjs';
+import { startHubSite } from './hub-site.js';
 
-const site = startSite({ whole: true });
+const home = startHubSite(hubOfFlows, { whole: true });
+const { site } = home;
 
-it.each(flows)('$name', async ({ run }) => {
+it.each([...flows, ...hubFlows])('$name', async ({ run }) => {
   const page = await site.open('guide/');
-  await run(page, site.url);
+  await run(page, site.url, home.hub);
   expect(page.url().startsWith(site.url)).toBe(true);
 });
 

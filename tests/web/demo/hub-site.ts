@@ -1,9 +1,10 @@
 // The built site with a hub of the tests in place of the real one.
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll } from 'vitest';
 import { type HubOptions, startHub, type TestHub } from '../support/hub/hub.mjs';
+import { copySiteFor } from './hub-folder.mjs';
 import { path, type Site, startSite } from './site.js';
 
 /** A site whose page for models asks a hub of the tests. */
@@ -17,26 +18,20 @@ interface HubSite {
 }
 
 /** Starts a site and its hub for the tests of a file. */
-export function startHubSite(options: HubOptions): HubSite {
+export function startHubSite(options: HubOptions, settings: Parameters<typeof startSite>[0] = {}): HubSite {
   const folder = mkdtempSync(join(tmpdir(), 'scalepoint-page-hub-'));
   const clients: Record<string, string[]> = {};
   let hub: TestHub | undefined;
   // Registered before those of the site, which serves the pages with the addresses of this hub.
   beforeAll(async () => {
     hub = await startHub({ ...options, clients });
-    cpSync(path('build/demo'), folder, { recursive: true });
-    const name = join(folder, 'model/index.html');
-    const page = readFileSync(name, 'utf8')
-      .replace('https://huggingface.co https://*.hf.co', Object.values(hub.origins).join(' '))
-      .replace('data-endpoint="https://huggingface.co"', `data-endpoint="${hub.endpoint}"`)
-      .replace('data-client=""', 'data-client="app"');
-    writeFileSync(name, page);
+    copySiteFor(path('build/demo'), folder, hub);
   });
   afterAll(async () => {
     await hub?.close();
     rmSync(folder, { recursive: true });
   });
-  const site = startSite({ folder: () => folder });
+  const site = startSite({ ...settings, folder: () => folder });
   // Pages of such a file ask the hub, and the browser reports its refusals.
   afterEach(() => {
     const isOfHub = (complaint: string) =>
