@@ -297,6 +297,16 @@ describe('lies', () => {
     await expect(inspectModel('hf:acme/m')).rejects.toMatchObject(error);
   });
 
+  it.each([
+    [200, 'BAD_FILE', 60e6],
+    [418, 'IO', 16e6],
+  ])('an answer of the hub that never ends is given up: %d', async (status, code, most) => {
+    const read = (_: number, length: number) => new Uint8Array(length).fill(0x61);
+    const hub = await start({ path: /^\/api/, change: () => ({ status, body: { start: 0, end: 2 ** 40, read } }) });
+    await expect(inspectModel('hf:acme/m')).rejects.toMatchObject({ code });
+    expect(hub.requests.reduce((sum, one) => sum + one.sent, 0)).toBeLessThan(most);
+  });
+
   it('a mirror may list no sizes, and send on to the hub itself', async () => {
     const hub = await start(
       listed(({ siblings }) => {
