@@ -90,7 +90,7 @@ describe('other edges write', () => {
       '--all',
       '“Also convolutions and the like, for programs that read the file with Scalepoint” under More',
     ],
-    ['packed', false, '--plain', '“Codes one a byte, not packed” under More'],
+    ['packed', false, '--plain', '“One code in each byte (larger file)” under More'],
     [
       'missingBytes',
       'keep',

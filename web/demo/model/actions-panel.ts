@@ -18,6 +18,9 @@ import { savingWorkers } from './workers.js';
 /** Memory that each worker takes at most, in bytes. */
 const workerBytes = 64 * 2 ** 20;
 
+/** Bytes of memory that are worth a word. */
+const muchMemory = 5e8;
+
 /** Estimated time and memory of saving. */
 function expectation({ model, plan, expectedSeconds }: OpenState): string {
   if (plan === undefined) return '';
@@ -25,9 +28,13 @@ function expectation({ model, plan, expectedSeconds }: OpenState): string {
   const sizes = totalBytes(model.files);
   // A small model never fills the memory of a worker.
   const memory = savingWorkers * Math.min(workerBytes, 2 ** 22 + 3 * sizes) + (hasFiles ? 0 : plan.totals.bytesAfter);
-  const time = expectedSeconds === undefined ? '' : `, takes about ${formatSeconds(expectedSeconds)}`;
-  const download = model.hub && ` Downloads ${formatBytes(plan.totals.bytesBefore)} from ${model.hub.host}.`;
-  return `Needs up to ${formatBytes(Math.ceil(memory / 1e6) * 1e6)} of memory${time}.${download ?? ''}`;
+  return [
+    expectedSeconds === undefined ? [] : `Takes about ${formatSeconds(expectedSeconds)}.`,
+    memory < muchMemory ? [] : `Needs up to ${formatBytes(Math.ceil(memory / 1e6) * 1e6)} of memory.`,
+    model.hub === undefined ? [] : `Downloads ${formatBytes(plan.totals.bytesBefore)} from ${model.hub.host}.`,
+  ]
+    .flat()
+    .join(' ');
 }
 
 /** Name of the result, saved or planned. */

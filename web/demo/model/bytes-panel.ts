@@ -234,12 +234,10 @@ export class BytesPanel {
     const slices = this.#slicesOf(plan);
     const [saving, taken] = [this.#saving, this.#taken];
     const isTaken = taken !== undefined && choice.rules.includes(taken);
-    const noSaving = isTaken
-      ? 'This saving is in the settings.'
-      : 'No large saving is left: tensors that are kept are small, or programs need them as they are.';
+    const noSaving = isTaken ? 'This saving is in the settings.' : 'Nothing large is left to shrink.';
     // Words about the block at the pointer.
     let words =
-      slices.length === 0 ? '' : 'Both maps have one scale. Each column is a block; point at one for its figures.';
+      slices.length === 0 ? '' : 'Drawn to the same scale. Each column is a block of the model: point at one.';
     if (this.#pointed !== undefined) {
       const { slice, kind } = this.#pointed;
       const { before, after } = slice.kinds[kind];

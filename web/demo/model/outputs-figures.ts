@@ -176,7 +176,7 @@ export function captionOf(isText: boolean, { judged, shown }: JudgeState): strin
     .flatMap((key) => judged.get(key) ?? [])
     .filter(({ judgment }) => heightOf(judgment) === Number.POSITIVE_INFINITY);
   const words = isText
-    ? 'Mean divergence of the predictions (KL, in nats) at each size. Higher is closer to the original.'
-    : 'SQNR of the output that changes most, at each size. Higher is closer to the original.';
+    ? "How far its predictions are from the original's at each size (KL, in nats). Up is closer."
+    : 'SQNR of the output that changes most, at each size. Up is closer to the original.';
   return same.length === 0 ? words : `${words} Exactly the same: ${same.map(({ label }) => label).join(', ')}.`;
 }

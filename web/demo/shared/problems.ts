@@ -70,8 +70,12 @@ export function asSentence(message: string, place = ''): string {
   return `${message.replace(/\.$/, '')}${place}.`;
 }
 
+/** The begin of a message that keeps its case: a name of a file or a program. */
+const ownCase = /^([\w-]+\.\w|onnxruntime)/;
+
 /** A message of the package, which begins in lower case, as a sentence. */
 export function sentence(message: string): string {
+  if (ownCase.test(message)) return asSentence(message);
   return asSentence(`${message[0]?.toUpperCase() ?? ''}${message.slice(1)}`);
 }
 

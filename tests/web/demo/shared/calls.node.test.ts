@@ -1,6 +1,7 @@
 // Calls from a page to its worker: answers, progress, errors, and the end.
 import { expect, it } from 'vitest';
 import { answerCalls, callWorker, isEnded, WorkerError } from '../../../../web/demo/shared/calls.js';
+import { sentence } from '../../../../web/demo/shared/problems.js';
 import { ScalepointError } from '../../../../web/src/index.js';
 
 const calls = {
@@ -85,4 +86,10 @@ it.each([true, false])('says that the worker is lost, which is the only one: %s'
   const next = caller.call('double', 3);
   if (isOnly) await expect(next).rejects.toThrow('did not start');
   else expect(await next).toBe(6);
+});
+
+it('makes a sentence of an error, in which names of files and programs keep their case', () => {
+  expect(sentence('the file is cut off')).toBe('The file is cut off.');
+  expect(sentence('tokenizer.json: no model')).toBe('tokenizer.json: no model.');
+  expect(sentence('onnxruntime cannot run it.')).toBe('onnxruntime cannot run it.');
 });

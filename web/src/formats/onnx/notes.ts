@@ -169,8 +169,7 @@ const noInputsWords: { readonly [Kind in NoInputsReason['kind']]: (reason: never
 /** Words about a result on WebGPU, behind those about other backends. */
 const onWebGpuWords: Readonly<Record<OnWebGpu, string>> = {
   gpu: 'and on WebGPU',
-  integersOnCpu:
-    'and on WebGPU, where products and convolutions of integers stay on the CPU; those of q8-blocks do not',
+  integersOnCpu: 'and on WebGPU, where products and convolutions run on the CPU; for the GPU take q8-blocks',
   activationsOnCpu: 'and on WebGPU, where activations become integers on the CPU',
   needsFloat16: 'and on WebGPU if the GPU has 16-bit floats (shader-f16), in which products also add up there',
 };

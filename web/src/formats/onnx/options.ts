@@ -52,7 +52,7 @@ const entries = {
    * @defaultValue true; for products of q8 false
    */
   reduceRange: toggle(
-    { name: 'reduce-range', about: 'q8: signed weights of 7 bits, as many files on the hub have' },
+    { name: 'reduce-range', about: 'q8: signed weights of 7 bits, as older files on the hub have' },
     { name: 'full-range', means: false, about: 'int8, and LSTM of q8 and uint8: signed weights of 8 bits' },
   ),
   /** ONNX, blocks: elements that share a scale: 16, 32, 64, 128 or 256. @defaultValue 32; bnb4: 64 */
