@@ -66,6 +66,7 @@ export const pageOptions: Readonly<Record<string, PageOption>> = {
   keepSplit: { label: "Keep the model's parts" },
   requantize: { label: 'Also quantize what is quantized already', for: 'unconverted' },
   fixAlignment: { for: 'unconverted' },
+  profile: { label: 'Attention of onnxruntime, for transformers.js 4', on: 'fused' },
   kvCache: { label: 'Caches of language models in float16', on: 'float16' },
   nonFinite: { label: 'Write NaN and infinities of tensors that stay floats', on: 'keep' },
   missingBytes: {
