@@ -252,6 +252,15 @@ describe('statistics', () => {
     await expectAsGraph(llama(), 'fp16', { ranges: statistics });
   });
 
+  it('reach a type behind one that takes none', async () => {
+    const { file } = await modelOf(llama(), 'onnx:fp32');
+    const statistics = await calibrateModel(file, ids, { moments: true, chunkSize: 64, workers: 0 });
+    const options = { method: 'gptq', moments: statistics } as const;
+    const both = await modelOf(llama(), 'onnx:fp16', { also: ['onnx:q4'], ...options });
+    const alone = await modelOf(llama(), 'onnx:q4', options);
+    expectBytes(both.files.get('onnx/model_q4.onnx')!, alone.files.get('onnx/model_q4.onnx')!);
+  });
+
   it('of the folder, in the names of llama.cpp', async () => {
     const shapes = Object.entries(tensors).filter(([name]) => isProduct(name) || name.startsWith('lm_head'));
     const own = activationsOf(shapes.map(([name, { shape }]) => ({ name, shape })));

@@ -184,8 +184,12 @@ export async function convertOnnx(
       const left = heads.map(({ name }) => name);
       const notes = [...sourceNotes(tensors), ...headNotes(left, architecture as string)];
       for (const plan of plans) notes.push(...plan.notes);
+      // The first type may take no statistics.
+      const moments = plans.find((plan) => plan.moments !== undefined)?.moments;
       return {
         ...(plans[0] as FilePlan),
+        ...(moments && { moments }),
+        refusesNonFinite: plans.some(({ refusesNonFinite = false }) => refusesNonFinite),
         format: 'onnx-folder',
         files: [...models, textFile('config.json', text), ...files],
         tensors: plans.flatMap((plan) => plan.tensors),
