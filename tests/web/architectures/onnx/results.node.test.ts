@@ -88,9 +88,8 @@ describe('compareModels', () => {
 });
 
 describe('onnxruntime', () => {
-  const nodeFile = fileURLToPath(
-    new URL('../../../transformers/node_modules/onnxruntime-node/dist/index.js', import.meta.url),
-  );
+  const packages = fileURLToPath(new URL('../../../transformers/node_modules/', import.meta.url));
+  const nodeFile = join(packages, 'onnxruntime-node/dist/index.js');
   const native = new NativeBackend(nodeFile);
   afterAll(() => native.close());
 
