@@ -258,13 +258,6 @@ describe('lies', () => {
       { code: 'CHANGED' },
     ],
     [
-      'a name that leaves the repository',
-      listed(({ siblings }) => {
-        for (const one of siblings) one.rfilename = '../model.safetensors';
-      }),
-      { code: 'NOT_FOUND' },
-    ],
-    [
       'a redirect to a file',
       { path: /\/resolve\//, change: (answer) => ({ ...answer, headers: { Location: 'file:///etc/passwd' } }) },
       { code: 'IO', message: expect.stringContaining('redirects to an address that is not https') },
@@ -295,6 +288,16 @@ describe('lies', () => {
   ])('%s is an error', async (_, trouble, error) => {
     await start(trouble);
     await expect(inspectModel('hf:acme/m')).rejects.toMatchObject(error);
+  });
+
+  it('a name that leaves the repository is not asked for', async () => {
+    const hub = await start(
+      listed(({ siblings }) => {
+        for (const one of siblings) one.rfilename = 'a/../../../../secret/model.gguf';
+      }),
+    );
+    await expect(inspectModel('hf:acme/m')).rejects.toMatchObject({ code: 'NOT_FOUND' });
+    expect(hub.requests.map(({ path }) => path.replace(/\?.*/, ''))).toEqual(['/api/models/acme/m/revision/main']);
   });
 
   it.each([

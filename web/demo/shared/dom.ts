@@ -28,7 +28,7 @@ export function svg<K extends keyof SVGElementTagNameMap>(
 }
 
 /** Longest time to the next frame in milliseconds. Browsers draw no frames of pages that nobody sees. */
-const frameMilliseconds = 250;
+const frameMilliseconds = 1000;
 
 /** Calls a function once, with the next frame. Returns a function that prevents that. */
 export function onFrame(action: () => void): () => void {

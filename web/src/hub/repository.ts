@@ -5,7 +5,7 @@ import { RangedFile } from '../formats/files/ranged.js';
 import { fetchFromHub, hubRefusal } from './ask.js';
 import { cachedListing, cachedPath } from './cache.js';
 import { type HubEntry, type HubListing, listModel } from './listing.js';
-import { type HubName, hubNameText, isPlainPath } from './names.js';
+import { type HubName, hubNameText } from './names.js';
 import type { HubSettings } from './settings.js';
 
 /** Largest file in bytes that is kept once it was read as a whole, such as a tokenizer. */
@@ -125,8 +125,8 @@ export class HubFile implements FarFile {
         if (parts.pop() === undefined) return undefined;
       } else parts.push(part);
     }
-    const found = parts.join('/');
-    return isPlainPath(found) ? this.repository.file(found) : undefined;
+    // Listings have plain paths alone.
+    return this.repository.file(parts.join('/'));
   }
 
   async open(signal: AbortSignal | undefined): Promise<ByteSource | Blob | string> {

@@ -326,51 +326,61 @@ async function withPage(
 const addressOf = ({ name }: GuidePage) => `${server.url}guide/${name === '' ? '' : `${name}/`}`;
 
 describe('the code of the guide in Chromium', () => {
-  it('searches texts by embeddings of transformers.js, also after the next visit', async ({ skip }) => {
-    const packages = 'tests/transformers/node_modules/';
-    const transformers = `${packages}@huggingface/transformers/dist/transformers.web.js`;
-    if (!existsSync(root(transformers))) skip(howToInstall);
-    const [recipe] = blocks.filter(({ language }) => language === 'ts transformers');
-    const { code } = await transformWithOxc(recipe!.code, 'recipe.ts');
-    const models = await modelFiles();
+  const packages = 'tests/transformers/node_modules/';
+  const transformers = `${packages}@huggingface/transformers/dist/transformers.web.js`;
+
+  /** Opens a page of an app with transformers.js, whose /models/ are given, with the recipe of that name as its code. */
+  async function openApp(page: Page, recipe: string, models: ReadonlyMap<string, string | Uint8Array>) {
+    const block = blocks.find(
+      ({ language, code }) => language === 'ts transformers' && code.startsWith(`// ${recipe}.ts`),
+    );
+    const { code } = await transformWithOxc(block!.code, 'recipe.ts');
     const runtime = `${packages}onnxruntime-web/dist/`;
     const wasmPaths = { mjs: 'ort-wasm-simd-threaded.asyncify.mjs', wasm: 'ort-wasm-simd-threaded.asyncify.wasm' };
-    await withPage({}, async (page) => {
-      await page.route('**/elsewhere/**', async (route) => {
-        const name = new URL(route.request().url()).pathname.replace(/^\/elsewhere\//, '');
-        if (name === 'recipe.js') return route.fulfill({ contentType: 'text/javascript', body: code });
-        if (name !== 'page.html') return route.fulfill({ path: root(name) });
-        const imports = {
-          scalepoint: './dist/index.js',
-          '@huggingface/transformers': `./${transformers}`,
-          'onnxruntime-web/webgpu': `./${runtime}ort.webgpu.bundle.min.mjs`,
-          'onnxruntime-common': `./${packages}onnxruntime-common/dist/esm/index.js`,
-        };
-        const map = JSON.stringify({ imports });
-        return route.fulfill({ contentType: 'text/html', body: `<script type="importmap">${map}</script>` });
-      });
-      await page.route('**/models/small/**', (route) => {
-        const name = new URL(route.request().url()).pathname.replace('/models/small/', '');
-        const sidecar = sidecars[name];
-        const body = sidecar === undefined ? models.get(name.replace(/^onnx\//, '')) : JSON.stringify(sidecar);
-        return body === undefined ? route.fulfill({ status: 404 }) : route.fulfill({ body: Buffer.from(body) });
-      });
-      const visit = async (work: string) => {
-        await page.goto(`${server.url}elsewhere/page.html`);
-        // As text, since the test runner would replace the imports.
-        return page.evaluate(`(async () => {
-          const { env } = await import('@huggingface/transformers');
-          const paths = Object.entries(${JSON.stringify(wasmPaths)}).map(([name, file]) =>
-            [name, new URL('/elsewhere/${runtime}' + file, location.href).href]);
-          Object.assign(env.backends.onnx.wasm, { numThreads: 1, wasmPaths: Object.fromEntries(paths) });
-          env.useBrowserCache = false;
-          env.useWasmCache = false;
-          const texts = await (await import('/elsewhere/recipe.js')).openTexts();
-          ${work}
-        })()`);
+    await page.route('**/elsewhere/**', async (route) => {
+      const name = new URL(route.request().url()).pathname.replace(/^\/elsewhere\//, '');
+      if (name === 'recipe.js') return route.fulfill({ contentType: 'text/javascript', body: code });
+      if (name !== 'page.html') return route.fulfill({ path: root(name) });
+      const imports = {
+        scalepoint: './dist/index.js',
+        'scalepoint/model': './dist/model.js',
+        '@huggingface/transformers': `./${transformers}`,
+        'onnxruntime-web/webgpu': `./${runtime}ort.webgpu.bundle.min.mjs`,
+        'onnxruntime-common': `./${packages}onnxruntime-common/dist/esm/index.js`,
       };
+      const map = JSON.stringify({ imports });
+      return route.fulfill({ contentType: 'text/html', body: `<script type="importmap">${map}</script>` });
+    });
+    await page.route('**/models/**', (route) => {
+      const body = models.get(new URL(route.request().url()).pathname.replace('/models/', ''));
+      return body === undefined ? route.fulfill({ status: 404 }) : route.fulfill({ body: Buffer.from(body) });
+    });
+    return async (work: string) => {
+      await page.goto(`${server.url}elsewhere/page.html`);
+      // As text, since the test runner would replace the imports.
+      return page.evaluate(`(async () => {
+        const { env } = await import('@huggingface/transformers');
+        const paths = Object.entries(${JSON.stringify(wasmPaths)}).map(([name, file]) =>
+          [name, new URL('/elsewhere/${runtime}' + file, location.href).href]);
+        Object.assign(env.backends.onnx.wasm, { numThreads: 1, wasmPaths: Object.fromEntries(paths) });
+        env.useBrowserCache = false;
+        env.useWasmCache = false;
+        const recipe = await import('/elsewhere/recipe.js');
+        ${work}
+      })()`);
+    };
+  }
+
+  it('searches texts by embeddings of transformers.js, also after the next visit', async ({ skip }) => {
+    if (!existsSync(root(transformers))) skip(howToInstall);
+    const models = new Map<string, string | Uint8Array>();
+    for (const [name, bytes] of await modelFiles()) models.set(`small/onnx/${name}`, bytes);
+    for (const [name, json] of Object.entries(sidecars)) models.set(`small/${name}`, JSON.stringify(json));
+    await withPage({}, async (page) => {
+      const visit = await openApp(page, 'search-texts', models);
       const added = { a: 'the small model reads a large block', b: 'zero point , zero point', c: 'weight and scale' };
       const first = await visit(`
+        const texts = await recipe.openTexts();
         const before = await texts.search('zero point');
         await texts.add(${JSON.stringify(added)});
         return [before, await texts.search('zero point , zero point', 2)];`);
@@ -378,9 +388,25 @@ describe('the code of the guide in Chromium', () => {
       // The score is that of 8 bits against 8 bits of the same vector.
       expect((first as { score: number }[][])[1]![0]!.score).toBeGreaterThan(0.99);
       const second = await visit(`
+        const texts = await recipe.openTexts();
         await texts.add({ b: 'the small model', d: 'a code' });
         return [await texts.search('the small model reads a large block', 1), await texts.search('the small model', 9)];`);
       expect(second).toMatchObject([[{ id: 'a' }], [{ id: 'b', text: 'the small model' }, {}, {}, {}]]);
+    });
+  });
+
+  it('writes with the storyteller, of which transformers.js gets the folder that was made in the page', async ({
+    skip,
+  }) => {
+    if (!existsSync(root(transformers))) skip(howToInstall);
+    const names = ['config.json', 'tokenizer.json', 'tokenizer_config.json', 'model.safetensors'];
+    await withPage({}, async (page) => {
+      const visit = await openApp(page, 'own-model', new Map());
+      const text = await visit(`
+        const files = await Promise.all(${JSON.stringify(names)}.map(async (name) =>
+          new File([await (await fetch('/samples/storyteller/' + name)).blob()], name)));
+        return (await recipe.openWriter(files))('Once upon a time', 24);`);
+      expect(text).toMatch(/^Once upon a time, there was a \w+/);
     });
   });
 

@@ -230,7 +230,7 @@ it('signs in inside of a Space by the app of the Space, and opens a tab of its o
   await frame.locator('#hub summary').click();
   const [tab] = await Promise.all([page.waitForEvent('popup'), frame.locator('#hub-sign-in').click()]);
   await expect.poll(() => tab.url()).toBe(`${space.url}model/`);
-  expect(await tab.isVisible('#hub-name')).toBe(true);
+  await expect.poll(() => tab.isVisible('#hub-name')).toBe(true);
   site.complaints = site.complaints.filter((complaint) =>
     [address, space.url].every((place) => !complaint.startsWith(`request to ${place}`)),
   );
