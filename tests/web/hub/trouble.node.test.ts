@@ -138,23 +138,23 @@ describe('what fails in passing is tried again', () => {
   });
 
   it.each<[string, Trouble]>([
-    ['a listing that does not come', { path: /^\/api\/models/, delay: 2000 }],
+    ['a listing that does not come', { path: /^\/api\/models/, delay: 4000 }],
     [
       'a listing that stalls',
       {
         path: /^\/api\/models/,
-        pace: 2000,
+        pace: 4000,
         change: (answer) => ({ ...answer, body: `${answer.body}${' '.repeat(1 << 17)}` }),
       },
     ],
-    ['an answer about a file that does not come', { path: /\/resolve\//, delay: 2000 }],
-    ['bytes that do not come', { origin: 'cdn', delay: 2000 }],
-    ['bytes that stall', { origin: 'cdn', pace: 2000 }],
-    ['later bytes that stall', { origin: 'cdn', pace: 2000, times: 2 }],
+    ['an answer about a file that does not come', { path: /\/resolve\//, delay: 4000 }],
+    ['bytes that do not come', { origin: 'cdn', delay: 4000 }],
+    ['bytes that stall', { origin: 'cdn', pace: 4000 }],
+    ['later bytes that stall', { origin: 'cdn', pace: 4000, times: 2 }],
   ])('%s, after the seconds of its variable', async (_, trouble) => {
     const { times = 1 } = trouble;
     const hub = await place.start({ repositories: { 'acme/m': { files } } });
-    const seconds = { HF_HUB_ETAG_TIMEOUT: '0.2', HF_HUB_DOWNLOAD_TIMEOUT: '0.2' };
+    const seconds = { HF_HUB_ETAG_TIMEOUT: '1', HF_HUB_DOWNLOAD_TIMEOUT: '1' };
     setHub({ HF_ENDPOINT: hub.endpoint, HF_HOME: place.path(), ...seconds });
     hub.troubles.push(trouble);
     const { result, pauses } = await hurried(() => quantizeModel('hf:acme/m', { to: 'int8', workers: 0 }));

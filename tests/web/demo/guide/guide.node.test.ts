@@ -406,7 +406,7 @@ describe('the code of the guide in Chromium', () => {
         const files = await Promise.all(${JSON.stringify(names)}.map(async (name) =>
           new File([await (await fetch('/samples/storyteller/' + name)).blob()], name)));
         return (await recipe.openWriter(files))('Once upon a time', 24);`);
-      expect(text).toMatch(/^Once upon a time, there was a \w+/);
+      expect(text).toMatch(/^Once upon a time.* Biscuit walked /);
     });
   });
 
