@@ -217,9 +217,13 @@ const readers = {
 } as const;
 type ReaderName = keyof typeof readers;
 
-/** SwiftShader has no float16, and products of integers run on the CPU there. The onnxruntime of version 3 has no products in blocks of 8 bits. */
+/**
+ * A type of each kind in Chromium, where a model takes half a minute. SwiftShader has no float16, and products of integers run on the CPU there.
+ * The onnxruntime of version 3 has no products in blocks of 8 bits.
+ */
 function dtypesOf(reader: ReaderName): readonly Dtype[] {
-  if (reader.endsWith('WebGPU')) return ['fp32', 'q4', 'bnb4', 'q8-blocks'];
+  if (reader.endsWith('WebGPU')) return ['q4'];
+  if (reader.includes('Chromium')) return ['fp16', 'q8', 'q4'];
   return reader.includes(' 3 ') ? dtypes.filter((dtype) => dtype !== 'q8-blocks') : dtypes;
 }
 
