@@ -134,13 +134,16 @@ it('has a handle in each of five figures, which the keyboard moves too', async (
     expect(await handle.getAttribute('aria-label')).toBeTruthy();
     expect((await handle.getAttribute('aria-valuetext'))?.length).toBeGreaterThan(3);
   }
-  // Dragging moves the handle under the pointer.
-  await page.locator('#fig-round').scrollIntoViewIfNeeded();
-  const box = (await page.locator('#fig-round').boundingBox()) as { x: number; y: number; width: number };
-  await page.mouse.move(box.x + box.width / 2, box.y + 44);
-  await page.mouse.down();
-  await page.mouse.up();
-  await expect.poll(() => words('round')).toMatch(/^−0\.1/);
+  // Dragging moves the handle under the pointer. What is drawn late may move the figure meanwhile.
+  const drag = async () => {
+    await page.locator('#fig-round').scrollIntoViewIfNeeded();
+    const box = (await page.locator('#fig-round').boundingBox()) as { x: number; y: number; width: number };
+    await page.mouse.move(box.x + box.width / 2, box.y + 44);
+    await page.mouse.down();
+    await page.mouse.up();
+    return words('round');
+  };
+  await expect.poll(drag).toMatch(/^−0\.1/);
 });
 
 it('saves the network with finer scales and better ranges', async () => {
