@@ -64,7 +64,7 @@ async function start() {
   return { hub, all, places: { hub: 'hf:acme/', folder: `${path('source')}/` } as const };
 }
 
-/** What a command says in JSON and on stderr, without figures of the process and the names of its FILEs. */
+/** The output of a command in JSON and on stderr, without figures of the process and the names of its FILEs. */
 function said(from: string, to: string, { stdout, stderr }: Outcome) {
   const plain = (text: string) =>
     text

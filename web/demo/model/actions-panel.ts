@@ -130,7 +130,7 @@ export function readersOf({ model, choice, plan }: OpenState, name: string) {
   return special ?? infoOf(format).readers?.(choice.to, name) ?? [];
 }
 
-/** How to use the result. It has its room while the file is written, so that nothing moves at the end. @param push the panel that pushes it, and its button */
+/** Code and commands that use the result. It has its room while the file is written, so that nothing moves at the end. @param push the panel that pushes it, and its button */
 export function savedView(
   state: OpenState,
   push: { readonly panel: TemplateResult | typeof nothing; readonly button: TemplateResult },

@@ -92,7 +92,7 @@ function wayOut(error: unknown, ways: WaysOut | undefined): Pick<PageProblem, 'a
   return { action: { label: `Keep ${tensor} as it is`, run: () => ways.keep(tensor) } };
 }
 
-/** What the hub says, as a sentence of the page. */
+/** The words of the hub, as a sentence of the page. */
 function hubSentence(statement: string): string {
   const said = statement
     // The page has a field in place of the variable and the command, and lists in place of flags.

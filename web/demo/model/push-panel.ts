@@ -25,7 +25,7 @@ type PushState =
   | { readonly kind: 'failed'; readonly problem: PageProblem }
   | { readonly kind: 'done'; readonly result: PushResult };
 
-/** What the visitor typed and chose. */
+/** The repository and the ways that the visitor typed and chose. */
 interface Wishes {
   readonly repository?: string;
   readonly visibility?: 'public' | 'private';

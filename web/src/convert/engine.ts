@@ -192,7 +192,7 @@ export async function runSteps(work: EngineWork): Promise<TensorSums> {
       const isFromFile = !error.writing && batch.tasks[error.task]?.inputs.length === 1;
       throw tensorError(error.cause, tensor, isFromFile ? files : []);
     }
-    // What a worker keeps is not read again.
+    // A worker keeps these rows, so they are not read again.
     for (const { task, cached } of result.answers) {
       const [input] = (cached !== undefined && batch.tasks[task]?.inputs) || [];
       for (const { file, begin, bytes } of input?.parts ?? []) files[file]?.skip?.({ begin, end: begin + bytes });

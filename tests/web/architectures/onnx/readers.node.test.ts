@@ -170,7 +170,7 @@ const html = `<!doctype html><link rel="icon" href="data:,"><script type="module
   globalThis.answer = (work) => answer(transformers, work);
 </script>`;
 
-/** What the page offers. */
+/** The functions of the page. */
 interface Page {
   answer(work: object): Promise<unknown[][]>;
 }

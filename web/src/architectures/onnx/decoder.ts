@@ -55,7 +55,7 @@ function rotariesOf(config: Config, facts: DecoderGraph, layers: number): readon
 
 /** The tokens that attention sees. */
 interface Seen {
-  /** What is added to scores: [batch or 1, 1, sequence, total]. */
+  /** The mask, which is added to scores: [batch or 1, 1, sequence, total]. */
   readonly mask: ValueName;
   /** Tokens of the cache with the new ones, as a vector of one number. */
   readonly total: ValueName;

@@ -42,7 +42,7 @@ export interface ByteSource {
 export interface Stretch {
   readonly begin: number;
   readonly end: number;
-  /** How often it is read; once by default. */
+  /** Number of times that it is read; 1 by default. */
   readonly times?: number | undefined;
 }
 

@@ -13,8 +13,8 @@ const comingBytes = windowBytes;
 const near = 2;
 /** Bytes of the first window of a reader that goes from one stretch to the next. Each one after it has twice the size. */
 const firstAhead = 1 << 19;
-/** What cannot be allocated, in errors. */
-const what = ' of a file on a server';
+/** The use of memory that cannot be allocated, in errors. */
+const use = ' of a file on a server';
 /** Most windows in memory, those of all files together: what two readers need without fetching twice. */
 const mostWindows = 6;
 /** Most bytes of windows in memory. */
@@ -303,8 +303,8 @@ export class WindowReader {
     const { begin, end } = window;
     // A stretch that is read again comes whole again.
     if (window.left <= 0) window.left = end - begin;
-    const buffer = end - begin > windowBytes / 2 ? (spare.pop() ?? allocate(largeBytes, what).buffer) : undefined;
-    const memory = buffer === undefined ? allocate(end - begin, what) : new Uint8Array(buffer, 0, end - begin);
+    const buffer = end - begin > windowBytes / 2 ? (spare.pop() ?? allocate(largeBytes, use).buffer) : undefined;
+    const memory = buffer === undefined ? allocate(end - begin, use) : new Uint8Array(buffer, 0, end - begin);
     let left = end - begin;
     this.#coming += left;
     const come = (count: number) => {
