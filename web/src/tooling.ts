@@ -20,6 +20,7 @@ export { alongOnHub, mostAlong, pathOnHub } from './convert/pushed.js';
 export { writeSidecar } from './convert/quantize.js';
 export { readPlanned } from './convert/read-planned.js';
 export { isModelStart, modelStartBytes, urlOfText } from './convert/recognize.js';
+export { usualNames } from './convert/result-name.js';
 export { checkFits, checkPlan } from './convert/saved-plan.js';
 export { maxWorkers } from './core/check.js';
 export { problemOf, rangeError } from './core/errors.js';

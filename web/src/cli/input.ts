@@ -16,6 +16,7 @@ import {
   onnxFolder,
   problemOf,
   urlOfText,
+  usualNames,
 } from '../tooling.js';
 import { UsageError } from './process.js';
 import { systemText } from './system-text.js';
@@ -106,10 +107,7 @@ async function inputOf(text: string, signal?: AbortSignal): Promise<Input> {
   if (hub !== undefined) {
     // A usual name of a file says nothing beside those of other models.
     const model = hub.repository.listing.id.split('/')[1] as string;
-    const fileName = hub.name.replace(
-      /^(model|pytorch_model|diffusion_pytorch_model|adapter_model)(?=[._-])/i,
-      () => model,
-    );
+    const fileName = hub.name.replace(usualNames, () => model);
     return { name: text, file: hub, isPath: false, fileName, close };
   }
   const { url, name } = urlOfText(text) ?? {};

@@ -4,7 +4,7 @@ import { oneOf } from '../core/option-problem.js';
 import { signatureNamed, signatures } from '../formats/signatures.js';
 
 /** Names that programs give every model. They say nothing about it. */
-const usualStem = /^(model|pytorch_model|diffusion_pytorch_model|adapter_model)$/i;
+export const usualNames = /^(model|pytorch_model|diffusion_pytorch_model|adapter_model)(?=$|[._-])/i;
 
 /**
  * The usual name of a result: `model.safetensors` as int8 becomes `model.int8.safetensors`. A copy has the name of the whole model, without
@@ -33,7 +33,7 @@ export function resultName(
   const { resultEnd, ownName, extensions, isNamedByModel } = signatureNamed(format);
   const [file = '', folder] = name.split(/[\\/]/).reverse();
   const ownStem = file.slice(0, file.length - end.length).replace(/-\d{5,}-of-\d{5,}$/, '');
-  const stem = isNamedByModel && folder && usualStem.test(ownStem) ? folder : ownStem;
+  const stem = isNamedByModel && folder ? ownStem.replace(usualNames, () => folder) : ownStem;
   const own = architecture === undefined ? undefined : ownName?.(stem, to, architecture);
   return own ?? stem + (to === 'copy' ? extensions[0] : (resultEnd?.(to) ?? `.${to}${extensions[0]}`));
 }
