@@ -91,9 +91,16 @@ export function examplePrograms(): Record<string, string> {
 `,
     // transformers.js is not installed beside the package.
     'transformers.d.ts': `declare module '@huggingface/transformers' {
-  export const env: { allowLocalModels: boolean; allowRemoteModels: boolean; localModelPath: string };
+  export const env: {
+    allowLocalModels: boolean;
+    allowRemoteModels: boolean;
+    localModelPath: string;
+    useCustomCache: boolean;
+    customCache: { match(path: string): Promise<Response | undefined>; put(path: string, response: Response): Promise<void> } | null;
+  };
   type Embedder = (texts: string[], options: object) => Promise<{ readonly data: unknown; readonly dims: readonly number[] }>;
   export function pipeline(task: 'feature-extraction', model: string, options: object): Promise<Embedder>;
+  export function pipeline(task: 'text-generation', model: string, options: object): Promise<(text: string, options: object) => Promise<object[]>>;
 }
 `,
   };
