@@ -132,6 +132,10 @@ export function languageFacts(metadata: Metadata, divisors?: Float32Array, mostC
     throw new ScalepointError('BAD_FILE', `${architecture}.${key} is ${value} instead of a whole number`);
   };
 
+  if (metadata(`${architecture}.attention.causal`) === false) {
+    const text = `tokens of this model see those behind them (${architecture}.attention.causal is false); it writes no texts`;
+    throw new ScalepointError('UNKNOWN_FORMAT', text);
+  }
   if (metadata(`${architecture}.attention.temperature_scale`) !== undefined) {
     const text = 'the outputs of Ministral 3, whose queries grow with their position, cannot be computed here';
     throw new ScalepointError('UNKNOWN_FORMAT', text);

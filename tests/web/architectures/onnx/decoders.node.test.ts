@@ -3,12 +3,15 @@
 import { mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import * as ort from 'onnxruntime-web';
 import { planModel, quantizeModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
+import { furthest, largest } from '../../support/decoder-tables.js';
+import { type Decoder, decoderStates } from '../../support/forward.js';
 import { expectBytes } from '../../support/models.js';
 import { decoderConfig, plainTokenizer } from '../../support/tiny-huggingface.js';
-import { cases, expectDefinition, filesOf, weightsOf } from './decoder-cases.js';
-import { makeFolder, RunningDecoder } from './runs.js';
+import { cases, expectDefinition, filesOf, near, tokens, weightsOf } from './decoder-cases.js';
+import { type FolderJson, makeFolder, RunningDecoder } from './runs.js';
 
 /** Targets with codes, or with float16. */
 const coded = ['fp16', 'q8', 'int8', 'uint8', 'q4', 'q4f16', 'bnb4', 'q8-blocks'] as const;
@@ -36,6 +39,75 @@ describe('a folder of bfloat16', () => {
     const expected = await quantizeModel(model, { to, workers: 0 });
     expectBytes(direct.files.get(file)!, await expected.bytes(), file);
     expect(direct.result.report.totals.quantized).toBe(expected.report.totals.quantized);
+  });
+});
+
+/** Outputs for one text behind an empty cache. */
+async function statesOf(file: Uint8Array, ids: readonly number[]) {
+  const session = await ort.InferenceSession.create(file.slice(), { logSeverityLevel: 3 });
+  const whole = (values: readonly number[]) =>
+    new ort.Tensor('int64', BigInt64Array.from(values, BigInt), [1, ids.length]);
+  const feeds: Record<string, ort.Tensor> = {
+    input_ids: whole(ids),
+    attention_mask: whole(ids.map(() => 1)),
+    position_ids: whole(ids.map((_, i) => i)),
+  };
+  for (const name of session.inputNames.filter((one) => one.startsWith('past')))
+    feeds[name] = new ort.Tensor('float32', new Float32Array(0), [1, 2, 0, 24]);
+  try {
+    return await session.run(feeds);
+  } finally {
+    await session.release();
+  }
+}
+
+describe('vectors of texts', () => {
+  const one = cases.find(({ name }) => name === 'Qwen 3')!;
+  const files = {
+    ...filesOf(one),
+    'modules.json': ['Transformer', 'Pooling', 'Normalize'].map((name, i) => ({
+      type: `sentence_transformers.models.${name}`,
+      path: i === 0 ? '' : `${i}_${name}`,
+    })),
+    '1_Pooling/config.json': { pooling_mode: 'lasttoken' },
+  } as unknown as FolderJson;
+  const model: Decoder = { layers: 3, heads: 4, keyHeads: 2, head: 24, theta: 10000, epsilon: 1e-5 };
+
+  it('are an output in the place of logits, with names that lack the prefix of a whole model', async () => {
+    const weights = new Map([...weightsOf(one)].filter(([name]) => name !== 'lm_head.weight'));
+    const bare = new Map([...weights].map(([name, weight]) => [name.replace('model.', ''), weight] as const));
+    const made = await makeFolder(bare, files, { to: 'onnx:fp32' });
+    const found = await statesOf(made.files.get('onnx/model.onnx')!, tokens);
+    expect(Object.keys(found).filter((name) => !name.startsWith('present'))).toEqual([
+      'last_hidden_state',
+      'sentence_embedding',
+    ]);
+    const last = decoderStates(weights, model, tokens).at(-1)!;
+    const vector = found.sentence_embedding!.data as Float32Array;
+    // The bound of logits, for a vector of length 1.
+    expect(furthest([vector], [last.map((v) => v / Math.hypot(...last))])).toBeLessThan(near);
+  });
+
+  it('are those of its tokens without modules, for a class without a head', async () => {
+    const weights = new Map([...weightsOf(one)].filter(([name]) => name !== 'lm_head.weight'));
+    const config = decoderConfig('Qwen3Model', one.config);
+    const made = await makeFolder(weights, { ...filesOf(one), 'config.json': config }, { to: 'onnx:fp32' });
+    const { last_hidden_state, sentence_embedding, logits } = await statesOf(
+      made.files.get('onnx/model.onnx')!,
+      tokens,
+    );
+    expect([sentence_embedding, logits]).toEqual([undefined, undefined]);
+    const expected = decoderStates(weights, model, tokens);
+    const states = last_hidden_state!.data as Float32Array;
+    const rows = tokens.map((_, t) => states.subarray(t * 64, (t + 1) * 64));
+    expect(furthest(rows, expected) / largest(expected)).toBeLessThan(near);
+  });
+
+  it('are refused where tokens see those behind them', async () => {
+    const config = decoderConfig('Qwen3Model', { ...one.config, is_causal: false });
+    await expect(makeFolder(weightsOf(one), { ...files, 'config.json': config }, { to: 'onnx:fp32' })).rejects.toThrow(
+      /is_causal is false/,
+    );
   });
 });
 

@@ -6,7 +6,8 @@ import { noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import { badConfig } from '../huggingface/errors.js';
 import { isObject } from '../huggingface/json.js';
-import { type Details, type Draft, encoderNumbers, type ModelClass } from '../huggingface/reading.js';
+import type { Keys } from '../huggingface/keys.js';
+import { type Details, type Draft, encoderNumbers, type ModelClass, noteOtherwise } from '../huggingface/reading.js';
 import type { Row, TensorTable } from '../huggingface/tensors.js';
 import type { EncoderGraph, Heads } from '../onnx/families.js';
 import { withBias } from './rows.js';
@@ -160,6 +161,41 @@ export const bert: ModelClass = {
   onnx: { Bert: bertGraph, Electra: electraGraph },
 };
 
+/** The names of a classifier's outputs by their numbers, which llama.cpp counts them by, and their number: two, if the file states none. */
+export function readLabels({ config }: Draft): { readonly keys: Keys; readonly count: number } {
+  const stated = config.get('id2label');
+  if (stated !== undefined && !isObject(stated)) return badConfig(`id2label has to be an object, got ${show(stated)}`);
+  const ids = Object.keys(stated ?? {}).sort((a, b) => Number(a) - Number(b));
+  const labels = ids.map((key) => stated?.[key]).filter((name) => typeof name === 'string');
+  if (stated !== undefined && (ids.length === 0 || labels.length < ids.length))
+    return badConfig('id2label has to name each output of the classifier');
+  const count = stated === undefined ? config.whole('num_labels', 2) : ids.length;
+  const names = stated === undefined ? Array.from({ length: count }, (_, i) => `LABEL_${i}`) : labels;
+  return { keys: { 'classifier.output_labels': stated === undefined && count === 1 ? undefined : names }, count };
+}
+
+/** Keys, sizes and the table of an encoder with a classifier. */
+export function readClassifier(draft: Draft, table: TensorTable, rows: readonly Row[]): Details {
+  const { keys, count } = readLabels(draft);
+  const text =
+    'the classifier needs the pooling RANK, which the converter does not write: run llama.cpp with --pooling rank';
+  draft.notes.push(noteOf('ranks', { outputs: count }, text));
+  return { keys, sizes: { labels: count }, table: { ...table, outside: [...(table.outside ?? []), ...rows] } };
+}
+
+const classifier: Row = { from: 'classifier', to: 'cls.output', shape: ['labels', 'hidden'], bias: 'always' };
+
+/** BERT with a classifier behind its pooler, which the converter leaves out: llama.cpp computes it by the names of RoBERTa's. */
+const bertClassifier: ModelClass = {
+  ...bert,
+  classes: { BertForSequenceClassification: bertDefaults },
+  details(draft) {
+    const rename = (name: string) => bertName(name.replace(/^bert\.pooler\.dense\./, 'cls.'));
+    const pooler: Row = { from: 'cls', to: 'cls', shape: ['hidden', 'hidden'], bias: 'always' };
+    return readClassifier(draft, { ...bertTable, rename }, [pooler, classifier]);
+  },
+};
+
 const distilDefaults = { dim: 768, hidden_dim: 3072, n_layers: 6, n_heads: 12, max_position_embeddings: 512 };
 
 const distilBertGraph: EncoderGraph = {
@@ -227,6 +263,20 @@ const distilBert: ModelClass = {
   onnx: { DistilBert: distilBertGraph },
 };
 
+const distilBertClassifier: ModelClass = {
+  ...distilBert,
+  classes: { DistilBertForSequenceClassification: distilDefaults },
+  details(draft) {
+    noteOtherwise(
+      draft,
+      'bert',
+      'the classifier of DistilBERT has a relu, in the place of which llama.cpp computes a tanh',
+    );
+    const first: Row = { from: 'pre_classifier', to: 'cls', shape: ['hidden', 'hidden'], bias: 'always' };
+    return readClassifier(draft, distilBert.table as TensorTable, [first, classifier]);
+  },
+};
+
 // ------------------------------------------------------------------------------------------------------------------------ RoBERTa
 
 /** Positions that come before the first one: those up to the padding. */
@@ -243,40 +293,21 @@ const classifierRows: readonly Row[] = [
 
 /** Keys, sizes and the table of RoBERTa and XLM-R: BERT whose positions begin behind the padding. */
 function readRoberta(draft: Draft, classifies: boolean): Details {
-  const { config, notes, sizes } = draft;
   const offset = positionOffset(draft);
-  // Read the names of a classifier's outputs, by their numbers. A file that states none has two outputs.
-  const stated = config.get('id2label');
-  if (stated !== undefined && !isObject(stated)) return badConfig(`id2label has to be an object, got ${show(stated)}`);
-  const ids = Object.keys(stated ?? {}).sort((a, b) => Number(a) - Number(b));
-  const labels = ids.map((key) => stated?.[key]).filter((name) => typeof name === 'string');
-  if (stated !== undefined && (ids.length === 0 || labels.length < ids.length))
-    return badConfig('id2label has to name each output of the classifier');
-  const count = stated === undefined ? config.whole('num_labels', 2) : ids.length;
-  const isNamed = stated !== undefined && !(count === 2 && labels[0] === 'LABEL_0');
-  if (classifies) {
-    const text =
-      'the classifier needs the pooling RANK, which the converter does not write: run llama.cpp with --pooling rank';
-    notes.push(noteOf('ranks', { outputs: count }, text));
-  }
-  const stored = sizes.positions ?? 0;
+  const stored = draft.sizes.positions ?? 0;
   const positions = stored - offset;
   const share = {
     to: 'position_embd',
     shape: [positions, 'hidden'],
     windows: () => [[offset, positions] as const],
   } as const;
+  const position: Row = { ...positionRow, to: '', shape: [stored, 'hidden'], shares: [share] };
+  const table: TensorTable = { ...bertTable, outside: [words, tokenTypes, embeddingNorm, position] };
+  const details = classifies ? readClassifier(draft, table, classifierRows) : { table };
   return {
-    keys: { context_length: positions, 'classifier.output_labels': isNamed ? labels : undefined },
-    sizes: { positions, labels: count },
-    table: {
-      ...bertTable,
-      outside: [
-        ...[words, tokenTypes, embeddingNorm],
-        { ...positionRow, to: '', shape: [stored, 'hidden'], shares: [share] },
-        ...(classifies ? classifierRows : []),
-      ],
-    },
+    ...details,
+    keys: { ...details.keys, context_length: positions },
+    sizes: { ...details.sizes, positions },
   };
 }
 
@@ -410,5 +441,15 @@ const jinaBert: ModelClass = {
 };
 
 export const bertFamily: readonly ModelClass[] = [
-  ...[bert, distilBert, roberta, robertaClassifier, xlmRoberta, xlmRobertaClassifier, jinaBert],
+  ...[
+    bert,
+    bertClassifier,
+    distilBert,
+    distilBertClassifier,
+    roberta,
+    robertaClassifier,
+    xlmRoberta,
+    xlmRobertaClassifier,
+    jinaBert,
+  ],
 ];

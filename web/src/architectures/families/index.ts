@@ -98,7 +98,7 @@ const missing: readonly (readonly [names: RegExp, reason: string])[] = [
 ];
 
 /** Reads a model of a known class. */
-export function readModelFacts(config: Config, folder: Pick<Read, 'names' | 'embeddingRows' | 'isCoded'>): Model {
+export function readModelFacts(config: Config, folder: Omit<Read, 'config' | 'rope' | 'notes'>): Model {
   const list = config.get('architectures');
   const name: unknown = Array.isArray(list) ? list[0] : undefined;
   if (typeof name !== 'string') return badConfig('architectures is missing, or names none');

@@ -26,6 +26,7 @@ import {
   turnedExperts,
   withBias,
   withoutBias,
+  withPrefix,
 } from './rows.js';
 
 /** Keys of Llama besides the usual ones. */
@@ -51,6 +52,7 @@ function checkRotaries({ config, sizes: { layers } }: Draft): void {
 /** The table of Llama, whose feed-forward part may have biases. */
 export const llamaTable: TensorTable = {
   layer: [...norms, ...llamaAttention, ...withBias(feedForward, 'optional')],
+  rename: withPrefix,
 };
 
 /** Numbers of WebLLM's libraries. */
@@ -60,7 +62,12 @@ const llama32 = { rope_scaling: 'llama3 32', ...tiedHead };
 const llama: ModelClass = {
   architecture: 'llama',
   traits: { pairs: 'neighbors' },
-  classes: { LlamaForCausalLM: llamaDefaults, MistralForCausalLM: { ...mistralDefaults, sliding_window: 4096 } },
+  classes: {
+    LlamaForCausalLM: llamaDefaults,
+    LLaMAForCausalLM: llamaDefaults,
+    LlamaModel: llamaDefaults,
+    MistralForCausalLM: { ...mistralDefaults, sliding_window: 4096 },
+  },
   usesLlamaConverter: true,
   only: siluSettings,
   scaling: ['linear', 'yarn', 'llama3'],
@@ -116,8 +123,22 @@ const llama: ModelClass = {
   mlx: { llama: {}, mistral: {} },
   onnx: {
     LlamaForCausalLM: { kind: 'decoder', modelType: 'llama' },
+    LlamaModel: { kind: 'decoder', modelType: 'llama' },
     MistralForCausalLM: { kind: 'decoder', modelType: 'mistral' },
   },
+};
+
+/** Llama whose tokens see those behind them, too, as embeddings of texts. */
+const llamaEmbed: ModelClass = {
+  ...llama,
+  architecture: 'llama-embed',
+  traits: undefined,
+  classes: { LlamaBidirectionalModel: llamaDefaults },
+  only: { ...siluSettings, use_bidirectional_attention: [true], is_causal: [false] },
+  details: (draft) => ({ keys: { ...llamaKeys(draft), 'attention.causal': false } }),
+  webllm: {},
+  mlx: {},
+  onnx: {},
 };
 
 /** The text models of SmolVLM, Idefics 3 and VideoLLaMA 3. */
@@ -289,4 +310,6 @@ const llama4: ModelClass = {
   },
 };
 
-export const llamaFamily: readonly ModelClass[] = [...[llama, mixtral, smollm3, mistral3, llama4, textModel, llava]];
+export const llamaFamily: readonly ModelClass[] = [
+  ...[llama, llamaEmbed, mixtral, smollm3, mistral3, llama4, textModel, llava],
+];

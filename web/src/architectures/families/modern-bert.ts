@@ -1,11 +1,13 @@
 /**
- * Nomic and ModernBERT, whose encoders have a rotary embedding.
+ * Nomic, ModernBERT, EuroBERT and NeoBERT, whose encoders have a rotary embedding.
  * Reference: github.com/ggml-org/llama.cpp, conversion/bert.py at 2ca8afc. Tests compare with llama.cpp v0.5.0.
  */
 import { badConfig, unsupportedConfig } from '../huggingface/errors.js';
-import { encoderNumbers, type ModelClass } from '../huggingface/reading.js';
+import { decoderDefaults, encoderNumbers, type ModelClass, siluSettings } from '../huggingface/reading.js';
+import type { TensorTable } from '../huggingface/tensors.js';
 import type { EncoderGraph } from '../onnx/families.js';
-import { bert, bertName, earlyNorm, tokenTypes, words } from './bert.js';
+import { bert, bertName, earlyNorm, readClassifier, tokenTypes, words } from './bert.js';
+import { attention, embedding, feedForward, finalNorm, norms, regrouped, withPrefix } from './rows.js';
 
 const nomicGraph: EncoderGraph = {
   kind: 'encoder',
@@ -213,4 +215,96 @@ const modernBert: ModelClass = {
   onnx: { ModernBert: modernBertGraph },
 };
 
-export const modernBertFamily: readonly ModelClass[] = [nomicBert, modernBert];
+/** ModernBERT with a classifier, to which llama.cpp gives the mean of the tokens. */
+const modernBertClassifier: ModelClass = {
+  ...modernBert,
+  classes: { ModernBertForSequenceClassification: { ...modernDefaults, classifier_pooling: 'cls' } },
+  only: { ...modernBert.only, classifier_pooling: ['mean'], classifier_bias: [false], classifier_activation: ['gelu'] },
+  details: (draft) =>
+    readClassifier(draft, modernBert.table as TensorTable, [
+      { from: 'classifier', to: 'cls.output', shape: ['labels', 'hidden'], bias: 'always' },
+    ]),
+};
+
+/** EuroBERT: layers of Llama whose tokens see all others. */
+const euroBert: ModelClass = {
+  architecture: 'eurobert',
+  classes: {
+    EuroBertModel: decoderDefaults([768, 3072, 12], [12], 8192, { rms_norm_eps: 1e-5, rope_theta: 250000 }),
+  },
+  writesPooling: true,
+  adds: { bos: false },
+  only: { ...siluSettings, attention_bias: [false], mlp_bias: [false] },
+  scaling: [],
+  ties: false,
+  details: ({ keys }) => ({
+    keys: { 'attention.causal': false, 'rope.scaling.type': 'none', 'rope.freq_base': keys['rope.freq_base'] },
+    table: { outside: [embedding, finalNorm], layer: [...norms, ...attention, ...feedForward], rename: withPrefix },
+  }),
+};
+
+/** NeoBERT. The converter takes its queries, keys and values as they are; here they are in llama.cpp's order. */
+const neoBert: ModelClass = {
+  architecture: 'neo-bert',
+  classes: { NeoBERT: {}, NeoBERTLMHead: {} },
+  encoder: 'wordpiece',
+  only: { hidden_act: ['swiglu'], rope: [true], rms_norm: [true], ngpt: [false] },
+  numbers(read) {
+    const { config } = read;
+    const names = { layers: 'num_hidden_layers', hidden: 'hidden_size', heads: 'num_attention_heads' };
+    const all = { ...names, feedForward: 'intermediate_size', context: 'max_length' };
+    const { keys, sizes } = encoderNumbers(read, all, 1);
+    const feedForward = Math.floor((2 * sizes.feedForward) / 3);
+    return {
+      keys: {
+        ...keys,
+        feed_forward_length: feedForward,
+        'attention.layer_norm_epsilon': undefined,
+        'attention.layer_norm_rms_epsilon': config.positive('norm_eps', 1e-6),
+        'rope.freq_base': 10000,
+        'rope.scaling.type': 'none',
+        // The first token stands for the text, as the model card says.
+        pooling_type: 2,
+      },
+      sizes: { ...sizes, feedForward },
+    };
+  },
+  table: {
+    layerPrefix: 'transformer_encoder.',
+    outside: [
+      { from: 'encoder', to: 'token_embd', shape: ['vocabulary', 'hidden'] },
+      { from: 'layer_norm', to: 'enc.output_norm', shape: ['hidden'] },
+    ],
+    layer: [
+      { from: 'attention_norm', to: 'attn_norm', shape: ['hidden'] },
+      {
+        from: 'qkv',
+        to: '',
+        shape: ['together', 'hidden'],
+        shares: [{ to: 'attn_qkv', shape: ['together', 'hidden'], windows: regrouped }],
+      },
+      { from: 'wo', to: 'attn_output', shape: ['hidden', 'hidden'] },
+      { from: 'ffn_norm', to: 'ffn_norm', shape: ['hidden'] },
+      { from: 'ffn.w12', to: 'ffn_up', shape: ['2 feedForward', 'hidden'] },
+      { from: 'ffn.w3', to: 'ffn_down', shape: ['hidden', 'feedForward'] },
+    ],
+    rename: (name) => {
+      const own = name.replace(/^model\./, '');
+      return own.startsWith('decoder.') || own === 'freqs_cis' ? undefined : own;
+    },
+  },
+};
+
+const neoBertClassifier: ModelClass = {
+  ...neoBert,
+  classes: { NeoBERTForSequenceClassification: {} },
+  details: (draft) =>
+    readClassifier(draft, neoBert.table as TensorTable, [
+      { from: 'dense', to: 'cls', shape: ['hidden', 'hidden'], bias: 'always' },
+      { from: 'classifier', to: 'cls.output', shape: ['labels', 'hidden'], bias: 'always' },
+    ]),
+};
+
+export const modernBertFamily: readonly ModelClass[] = [
+  ...[nomicBert, modernBert, modernBertClassifier, euroBert, neoBert, neoBertClassifier],
+];

@@ -22,7 +22,9 @@ import {
 } from '../huggingface/reading.js';
 import { ropeSections } from '../huggingface/rope.js';
 import type { Row, RowsOf, TensorTable, ViewOf } from '../huggingface/tensors.js';
+import type { DecoderGraph } from '../onnx/families.js';
 import type { RowWindow } from '../recipe.js';
+import { readLabels } from './bert.js';
 import {
   attention,
   embedding,
@@ -38,6 +40,7 @@ import {
   turnedExperts,
   viewFrom,
   withBias,
+  withoutHead,
   withPrefix,
 } from './rows.js';
 
@@ -56,13 +59,16 @@ const longContext = { max_position_embeddings: 128000, rope_theta: 5e5 };
 const qwen2Attention = [...withBias(attention.slice(0, 3)), ...attention.slice(3)];
 const qwen2Layer = [...norms, ...qwen2Attention, ...feedForward];
 
+const qwen2Graph: DecoderGraph = { kind: 'decoder', modelType: 'qwen2', switchesWindow: true };
+const qwen3Graph: DecoderGraph = { ...qwen2Graph, modelType: 'qwen3', headNorms: 'each' };
+
 /** Numbers of WebLLM's libraries. */
 const tiedFine = { rms_norm_eps: 1e-6, tie_word_embeddings: true };
 
 const qwen2: ModelClass = {
   architecture: 'qwen2',
   traits: { pairs: 'halves' },
-  classes: { Qwen2ForCausalLM: qwen2Defaults },
+  classes: { Qwen2ForCausalLM: qwen2Defaults, Qwen2Model: qwen2Defaults },
   writesPooling: true,
   only: siluSettings,
   scaling: ['linear', 'yarn'],
@@ -96,15 +102,44 @@ const qwen2: ModelClass = {
     },
   },
   mlx: { qwen2: {} },
-  onnx: { Qwen2ForCausalLM: { kind: 'decoder', modelType: 'qwen2', switchesWindow: true } },
+  onnx: { Qwen2ForCausalLM: qwen2Graph, Qwen2Model: qwen2Graph },
 };
+
+const qwen3Table: TensorTable = { layer: [...norms, ...attention, ...headNorms, ...feedForward], rename: withPrefix };
+
+/**
+ * The text that Qwen's rerankers were trained with. llama.cpp puts the query and the document into it.
+ * Reference: the model cards of huggingface.co/Qwen/Qwen3-Reranker-0.6B and the larger ones.
+ */
+const rerankTemplate =
+  '<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. ' +
+  'Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n' +
+  '<Instruct>: Given a web search query, retrieve relevant passages that answer the query\n' +
+  '<Query>: {query}\n<Document>: {document}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n';
+const ranks = {
+  keys: { pooling_type: 4, 'classifier.output_labels': ['yes', 'no'] },
+  templates: { rerank: rerankTemplate },
+} as const;
 
 const qwen3: ModelClass = {
   ...qwen2,
   architecture: 'qwen3',
-  classes: { Qwen3ForCausalLM: qwen3Defaults },
+  classes: { Qwen3ForCausalLM: qwen3Defaults, Qwen3Model: qwen3Defaults },
   only: { ...siluSettings, attention_bias: [false] },
-  table: { layer: [...norms, ...attention, ...headNorms, ...feedForward], rename: withPrefix },
+  table: qwen3Table,
+  details({ answers, config }) {
+    if (answers === undefined) return {};
+    // A reranker compares the logits of two tokens, whose rows are all that it needs of its head.
+    const windows: RowsOf = () => answers.map((id) => [id, 1] as const);
+    const answer = { to: 'cls.output', shape: [2, 'hidden'], windows } as const;
+    const isTied = config.maybeFlag('tie_word_embeddings') === true;
+    const rows: RowsOf = ({ vocabulary }) => [[0, vocabulary]];
+    const whole = { to: embedding.to, shape: embedding.shape, windows: rows };
+    const outside: Row[] = isTied
+      ? [{ ...embedding, shares: [whole, answer] }, finalNorm]
+      : [embedding, finalNorm, { ...head, shares: [answer] }];
+    return { ...ranks, table: { ...qwen3Table, outside, ...(isTied ? { rename: rankerName } : {}) } };
+  },
   webllm: {
     Qwen3ForCausalLM: {
       modelType: 'qwen3',
@@ -130,7 +165,31 @@ const qwen3: ModelClass = {
     },
   },
   mlx: { qwen3: {} },
-  onnx: { Qwen3ForCausalLM: { kind: 'decoder', modelType: 'qwen3', headNorms: 'each', switchesWindow: true } },
+  onnx: { Qwen3ForCausalLM: qwen3Graph, Qwen3Model: qwen3Graph },
+};
+
+/** Names of a ranker whose head is its embedding. */
+const rankerName = (name: string) => {
+  const own = withoutHead(name);
+  return own === undefined ? undefined : withPrefix(own);
+};
+
+/** Qwen3 with a classifier. One output is the difference of two, of which llama.cpp takes shares. */
+const qwen3Classifier: ModelClass = {
+  ...qwen3,
+  classes: { Qwen3ForSequenceClassification: qwen3Defaults },
+  traits: undefined,
+  ties: false,
+  details(draft) {
+    const { keys, count } = readLabels(draft);
+    const row: Row = { from: 'score', to: 'cls.output', shape: [count, 'hidden'] };
+    const outside = [embedding, finalNorm, count === 1 ? { ...row, filledTo: 2 } : row];
+    const table = { ...qwen3Table, outside, rename: rankerName };
+    return count === 1 ? { ...ranks, table } : { keys: { ...keys, pooling_type: 4 }, table };
+  },
+  webllm: {},
+  mlx: {},
+  onnx: {},
 };
 
 // ------------------------------------------------------------------------------------------------------------------------ experts
@@ -511,5 +570,5 @@ const qwen35moe: ModelClass = {
 };
 
 export const qwenFamily: readonly ModelClass[] = [
-  ...[qwen2, qwen3, qwen2moe, qwen3moe, qwen2vl, qwen3vl, qwen3vlmoe, qwen3next, qwen35, qwen35moe],
+  ...[qwen2, qwen3, qwen3Classifier, qwen2moe, qwen3moe, qwen2vl, qwen3vl, qwen3vlmoe, qwen3next, qwen35, qwen35moe],
 ];

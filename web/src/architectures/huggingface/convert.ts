@@ -11,10 +11,10 @@ import { architectureFacts, defaultsOf, readModelFacts } from '../families/index
 import type { Conversion, Folder, Recipe } from '../recipe.js';
 import { Config } from './config.js';
 import { badConfig, badFolderFile, unsupported, unsupportedConfig } from './errors.js';
-import { arrayMember, type Json, member, objectMember, parseObject } from './json.js';
+import { arrayMember, decodeText, type Json, member, objectMember, parseObject } from './json.js';
 import { fileKeys } from './keys.js';
 import { readModules } from './pooling.js';
-import type { Model } from './reading.js';
+import type { Model, Read } from './reading.js';
 import { recipes, scoreName, towerParts, usualOutside } from './tensors.js';
 import { readTokenizer } from './tokenizer.js';
 import { towerKinds } from './vision/towers.js';
@@ -35,7 +35,7 @@ export interface ConvertOptions {
 const embeddingName =
   /^((model|ernie)\.)?(language_model\.)?(model\.)?(text_model\.)?embed_tokens\.weight$|^gpt_neox\.embed_in\.weight$|^(transformer\.)?wte\.weight$|^(model\.)?backbone\.embeddings\.weight$|^(transformer\.)?(embedding\.)?word_embeddings\.weight$/;
 const bertEmbeddingName =
-  /^((bert|roberta|distilbert)\.)?embeddings\.word_embeddings\.weight$|^(model\.)?embeddings\.tok_embeddings\.weight$|^(shared|encoder\.embed_tokens)\.weight$/;
+  /^((bert|roberta|distilbert)\.)?embeddings\.word_embeddings\.weight$|^(model\.)?embeddings\.tok_embeddings\.weight$|^(shared|encoder\.embed_tokens|(model\.)?encoder)\.weight$/;
 const headName = /^(language_model\.)?lm_head\.weight$/;
 
 /** Fails unless the folder holds a whole model with plain weights. */
@@ -122,6 +122,23 @@ async function headNotes(folder: Folder, { tied }: Model, tensors: readonly Reci
   return [noteOf('tiedHead', { tensors: [head], isWritten }, text)];
 }
 
+/** Names of rerankers of Qwen3, whose class is that of models for texts. */
+const rerankerName = /qwen3-(vl-)?reranker/i;
+
+/** The tokens that a reranker answers with, which the folder's name, its README and config.json tell. */
+async function answersOf(folder: Folder, keys: Json): Promise<Read['answers']> {
+  if (arrayMember(keys, 'architectures')[0] !== 'Qwen3ForCausalLM') return undefined;
+  const readme = await folder.file('README.md');
+  const isNamed = [folder.name, member(keys, '_name_or_path')].some((name) => rerankerName.test(String(name)));
+  if (!isNamed && !(readme && /# qwen3-(vl-)?reranker/i.test(decodeText('README.md', readme)))) return undefined;
+  const bytes = await folder.file('tokenizer.json');
+  if (bytes === undefined) return undefined;
+  const vocabulary = objectMember(objectMember(parseObject('tokenizer.json', bytes), 'model'), 'vocab');
+  const [yes, no] = ['yes', 'no'].map((word) => member(vocabulary, word));
+  if (typeof yes === 'number' && typeof no === 'number') return [yes, no];
+  return unsupported('tokenizer.json', 'the folder is that of a reranker, and the vocabulary lacks "yes" or "no"');
+}
+
 /** The model that a folder describes, without its tokenizer. */
 async function modelOf(given: Folder) {
   // Take wrappers off the names of tensors.
@@ -140,7 +157,8 @@ async function modelOf(given: Folder) {
   const config = new Config(keys, defaultsOf, largestCount(folder.tensors));
   const names = folder.tensors.map(({ name }) => name);
   const isCoded = folder.isCoded === true;
-  const model = readModelFacts(config, { names, embeddingRows: embeddingRows(folder), isCoded });
+  const answers = await answersOf(folder, keys);
+  const model = readModelFacts(config, { names, embeddingRows: embeddingRows(folder), isCoded, answers });
   const tensors = modelRecipes(folder, model, config).map((recipe) =>
     stored.size === 0 ? recipe : { ...recipe, sources: recipe.sources.map((name) => stored.get(name) ?? name) },
   );
@@ -163,7 +181,7 @@ async function modelOf(given: Folder) {
       : [`towers for pictures or sound are ${leftOut}; llama.cpp's convert_hf_to_gguf.py --mmproj knows some of them`];
     notes.push(noteOf('towersLeftOut', { count, isKnown }, ...words));
   }
-  if (folder.tensors.some(({ name }) => name === scoreName)) {
+  if (names.includes(scoreName) && !tensors.some(({ sources }) => sources.includes(scoreName))) {
     const text = `${scoreName}, the head of a classifier, is left out: llama.cpp runs this architecture without it`;
     notes.push(noteOf('scoreLeftOut', { tensors: [scoreName] }, text));
   }
@@ -204,6 +222,7 @@ export async function convertHuggingface(folder: Folder, options: ConvertOptions
     size: model.sizes.vocabulary,
     missingBytes: options.missingBytes ?? 'refuse',
     preTokenizer: options.preTokenizer,
+    templates: model.templates,
   });
   return {
     architecture: model.architecture,

@@ -32,6 +32,8 @@ export interface Model {
   readonly tied: boolean | undefined;
   /** True if the embedding may have more rows than the vocabulary. The extra rows are left out. */
   readonly longEmbedding?: true | undefined;
+  /** Chat templates besides those of the folder, by name. */
+  readonly templates?: Readonly<Record<string, string>>;
   readonly notes: readonly Note[];
 }
 
@@ -46,6 +48,8 @@ export interface Read {
   readonly isCoded: boolean;
   /** Rows of the embedding, in place of a missing vocab_size. */
   readonly embeddingRows: number | undefined;
+  /** The tokens `yes` and `no` of a reranker. Undefined for other models. */
+  readonly answers?: readonly [yes: number, no: number] | undefined;
 }
 
 /** Keys and sizes of a model. */
@@ -207,6 +211,7 @@ function decoderNumbers(read: Read, wish: DecoderNumbers = {}): Numbers {
         ? { 'attention.layer_norm_rms_epsilon': numberOf(rmsEpsilon) }
         : { 'attention.layer_norm_epsilon': numberOf(normEpsilon) }),
       'rope.freq_base': wish.theta ?? rope.theta ?? config.positive('rope_theta'),
+      'attention.causal': config.maybeFlag('is_causal') === false ? false : undefined,
       'attention.key_length': given,
       'attention.value_length': given,
     },

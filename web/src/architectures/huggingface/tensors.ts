@@ -146,7 +146,8 @@ export const towerParts =
 function canonical(name: string, table: TensorTable): string | undefined {
   if (table.towerName !== undefined) return table.towerName(name);
   if (bufferEnds.some((end) => name.endsWith(end)) || towerParts.test(name)) return undefined;
-  if (runScales.test(name) || name === scoreName) return undefined;
+  if (runScales.test(name) || (name === scoreName && table.outside?.some(({ from }) => from === 'score') !== true))
+    return undefined;
   const own = name.replace('language_model.', '');
   return table.rename === undefined ? own : table.rename(own);
 }

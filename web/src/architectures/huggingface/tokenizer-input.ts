@@ -36,6 +36,8 @@ export interface TokenizerInput {
   readonly missingBytes: 'refuse' | 'keep';
   /** Name of the pre-tokenizer in llama.cpp, for one that is not recognized. */
   readonly preTokenizer?: string | undefined;
+  /** Chat templates besides those of the folder, by name. */
+  readonly templates?: Readonly<Record<string, string>> | undefined;
 }
 
 /** The files of a tokenizer, parsed. */

@@ -44,26 +44,30 @@ const encoderKinds = {
 const templateKey = 'tokenizer.chat_template';
 
 /** Keys of the chat templates, from tokenizer_config.json, else from their own file. A list has one key per name; the template `default` gets the plain key. */
-async function readTemplates(folder: Folder, settings: Json | undefined): Promise<readonly GgufKey[]> {
+async function readTemplates(
+  folder: Folder,
+  settings: Json | undefined,
+  more: Readonly<Record<string, string>>,
+): Promise<readonly GgufKey[]> {
   let template = member(settings, 'chat_template');
   if (template === undefined) {
     const [jinja, json] = [await folder.file('chat_template.jinja'), await folder.file('chat_template.json')];
     if (jinja !== undefined) template = decodeText('chat_template.jinja', jinja);
     else if (json !== undefined) template = member(parseObject('chat_template.json', json), 'chat_template');
   }
-  if (template === undefined) return [];
-  if (typeof template === 'string') return [{ name: templateKey, type: 'string', value: template }];
-  if (!Array.isArray(template))
+  if (typeof template === 'string') template = [{ name: 'default', template }];
+  if (template !== undefined && !Array.isArray(template))
     return badFolderFile(
       'tokenizer_config.json',
       `chat_template has to be a string or an array, got ${show(template)}`,
     );
   const named = new Map<string, string>();
-  for (const entry of (template as unknown[]).filter(isObject)) {
+  for (const entry of ((template ?? []) as unknown[]).filter(isObject)) {
     const [name, text] = [member(entry, 'name'), member(entry, 'template')];
     if (typeof name === 'string' && name !== '' && typeof text === 'string')
       named.set(name.replace(/[^A-Za-z0-9]/g, '_'), text);
   }
+  for (const [name, text] of Object.entries(more)) named.set(name, text);
   const others = [...named].filter(([name]) => name !== 'default');
   const standard = named.get('default');
   return [
@@ -93,7 +97,7 @@ export async function readTokenizer(
     added: await object('added_tokens.json'),
     generation: await object('generation_config.json'),
   };
-  const templates = await readTemplates(folder, settings);
+  const templates = await readTemplates(folder, settings, wish.templates ?? {});
   const read = await readKind(folder, files);
   const notes = [...read.notes];
   // Note what llama.cpp does for models of Phi-3 alone, which it knows by their names: see src/llama-vocab.cpp of llama.cpp at eb6a99c. Tokens

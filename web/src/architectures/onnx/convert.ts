@@ -14,6 +14,7 @@ import { tensorsAsFloats } from '../../formats/safetensors/safetensors.js';
 import { dimensionsText } from '../carry-out.js';
 import type { Beside, Converted } from '../converter.js';
 import { defaultsOf, onnxGraphs } from '../families/index.js';
+import { withPrefix } from '../families/rows.js';
 import { Config } from '../huggingface/config.js';
 import { incomplete, unsupported } from '../huggingface/errors.js';
 import { arrayMember, type Json, objectMember, parseObject } from '../huggingface/json.js';
@@ -60,9 +61,10 @@ const textFile = (name: string, bytes: Uint8Array<ArrayBuffer>): OutputFile => (
 function weightsFor(
   needed: ReadonlyMap<string, readonly number[]>,
   tensors: readonly LogicalTensor[],
+  nameOf: (tensor: LogicalTensor) => string,
   isLeftOut: (name: string) => boolean,
 ): ReadonlyMap<string, LogicalTensor> {
-  const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
+  const byName = new Map(tensors.map((tensor) => [nameOf(tensor), tensor]));
   const found = new Map<string, LogicalTensor>();
   for (const [name, shape] of needed) {
     const tensor = byName.get(name) ?? badTensor(name, 'it is missing');
@@ -74,7 +76,7 @@ function weightsFor(
     }
     found.set(name, tensor);
   }
-  const left = tensors.map(({ name }) => name).filter((name) => !needed.has(name) && !isLeftOut(name));
+  const left = tensors.map(nameOf).filter((name) => !needed.has(name) && !isLeftOut(name));
   if (left[0] !== undefined) {
     const message = `the graph of this architecture does not read these tensors: ${quotedNames(left)}`;
     throw new ScalepointError('BAD_FILE', message, { tensor: left[0] });
@@ -102,28 +104,30 @@ export async function convertOnnx(
     return unsupported('config.json', `no graph is known for the architecture ${name}; graphs are known for ${known}`);
   }
   const tensors = await tensorsAsFloats(model, requantize);
-  const shapes = new Map(tensors.map(({ name, shape }) => [name, shape]));
   const isDecoder = facts.kind === 'decoder';
+  const nameOf = ({ name }: LogicalTensor) => (isDecoder ? withPrefix(name) : name);
+  const shapes = new Map(tensors.map((tensor) => [nameOf(tensor), tensor.shape]));
   const sentence = await readSentence(beside);
-  if (isDecoder && sentence !== undefined)
-    unsupported(
-      'modules.json',
-      'vectors of texts are no outputs of the graph of a decoder; without this file, it writes texts',
-    );
   if (!isDecoder && profile === 'fused')
     unsupported(
       'config.json',
       `${architecture} is an encoder, whose graph is the same in every profile; leave the profile out`,
     );
   const graph = isDecoder
-    ? decoderGraph(config, facts, shapes, profile)
+    ? decoderGraph(
+        config,
+        facts,
+        shapes,
+        profile,
+        sentence ?? (/Model$/.test(architecture as string) ? null : undefined),
+      )
     : encoderGraph(config, facts, shapes, architecture as string, sentence);
   const isTied = !graph.weights.has('lm_head.weight');
   // Heads of other tasks, and the second copy of a table.
   const heads = tensors.filter(({ name }) => !isDecoder && headNames.test(name) && !graph.weights.has(name));
   const isLeftOut = (name: string) =>
     unused.test(name) || (isDecoder ? isTied && name === 'lm_head.weight' : headNames.test(name));
-  const made = await openMade(graph.bytes(), weightsFor(graph.weights, tensors, isLeftOut), model);
+  const made = await openMade(graph.bytes(), weightsFor(graph.weights, tensors, nameOf, isLeftOut), model);
   // Constants of the graph are read from a file behind those of the folder.
   Object.assign(model, { files: made.files });
   const files: OutputFile[] = [];

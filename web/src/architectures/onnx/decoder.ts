@@ -14,6 +14,7 @@ import type { DecoderGraph } from './families.js';
 import type { GraphWriter, ValueName } from './graph.js';
 import { functionNamed, Parts, type Shapes, type Turns } from './parts.js';
 import { type Frequencies, frequenciesOf } from './rope.js';
+import { type SentenceModules, sentenceVector } from './sentence.js';
 
 const file = 'config.json';
 const usualScaling = ['linear', 'llama3', 'yarn'] as const;
@@ -94,6 +95,8 @@ class DecoderWriter extends Parts {
       if (value !== undefined && !values.includes(value))
         unsupported(file, `${name} is ${show(value)}; it can be ${values.map(show).join(' or ')} here`);
     }
+    if (config.maybeFlag('is_causal') === false)
+      unsupported(file, 'is_causal is false; in graphs of decoders no token sees those behind it');
     this.#hidden = config.whole('hidden_size');
     this.#layers = config.whole('num_hidden_layers');
     this.#heads = config.whole('num_attention_heads');
@@ -329,7 +332,8 @@ class DecoderWriter extends Parts {
     return this.graph.op('Add', [x, this.#times(added, this.#residual)]);
   }
 
-  write(): GraphWriter {
+  /** @param sentence modules behind the states; null for states alone, and undefined for logits */
+  write(sentence: SentenceModules | null | undefined): GraphWriter {
     const { graph } = this;
     const config = this.#config;
     const { isGemma = false, norms, scaling = usualScaling } = this.#facts;
@@ -394,6 +398,15 @@ class DecoderWriter extends Parts {
       x = this.#around(x, i, [second, 'post_feedforward_layernorm'], (states) => this.#grow(states, i));
     }
     graph.scope = '/model';
+    if (sentence !== undefined) {
+      const states = this.#norm(x, 'model.norm');
+      graph.output('last_hidden_state', 'F32', [...batch, this.#hidden], states);
+      if (sentence === null) return graph;
+      graph.scope = '/head';
+      const { vector, length } = sentenceVector(this, states, attentionMask, this.#hidden, sentence);
+      graph.output('sentence_embedding', 'F32', ['batch_size', length], vector);
+      return graph;
+    }
     if (this.#profile === 'fused') {
       // The last rows; all of them for 0.
       const kept = graph.input('num_logits_to_keep', 'I64', []);
@@ -415,10 +428,17 @@ class DecoderWriter extends Parts {
 /**
  * Writes the graph of a decoder.
  * @param shapes of the tensors that the folder has
+ * @param sentence modules that take the place of the head; null for states alone
  * @throws ScalepointError `UNKNOWN_FORMAT` for settings that the graph does not compute, `BAD_FILE`
  */
-export function decoderGraph(config: Config, facts: DecoderGraph, shapes: Shapes, profile: OnnxProfile): GraphWriter {
-  return new DecoderWriter(config, facts, shapes, profile).write();
+export function decoderGraph(
+  config: Config,
+  facts: DecoderGraph,
+  shapes: Shapes,
+  profile: OnnxProfile,
+  sentence?: SentenceModules | null,
+): GraphWriter {
+  return new DecoderWriter(config, facts, shapes, profile).write(sentence);
 }
 
 /** Keys of config.json from which transformers.js takes the sizes of caches. */
