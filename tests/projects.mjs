@@ -158,7 +158,7 @@ const node = {
     'tests/web/formats/onnx/{attention,beyond-half,casts,chains,codes,dynamic,half,lookups,odd-graphs,opsets,reduced,run,several,static,write}.node.test.ts',
     'tests/web/formats/onnx/run/{calibrate,compare,encoder,overflow,resume}.node.test.ts',
     'tests/web/formats/pytorch/{hostile,read}.node.test.ts',
-    'tests/web/formats/safetensors/{comfy,compressed-files,diffusers,foreign-sources,gptq-files,mlx,quantized,small-floats}.node.test.ts',
+    'tests/web/formats/safetensors/{comfy,compressed-files,diffusers,experts,foreign-sources,gptq-files,mlx,quantized,small-floats}.node.test.ts',
     'tests/web/evaluate/{calibrate,evaluate,quantized-logits,resume}.node.test.ts',
     'tests/web/evaluate/workers.test.ts',
     'tests/web/arrays/layer.test.ts',

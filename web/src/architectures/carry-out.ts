@@ -3,11 +3,12 @@
 import { ScalepointError } from '../core/errors.js';
 import { adaptedRows } from '../formats/adapted-rows.js';
 import { type CastForm, castTypeOf } from '../formats/codecs/cast.js';
-import { type Form, type Role, tileElements } from '../formats/codecs/codec.js';
+import { type Form, tileElements } from '../formats/codecs/codec.js';
 import { bytesOfElements, changesElements, elementsOf, rectanglesOf } from '../formats/codecs/elements.js';
 import type { LowRankForm } from '../formats/codecs/low-rank.js';
 import { codecOf, float32Form } from '../formats/codecs/registry.js';
 import type { ScaledForm } from '../formats/codecs/scaled-elements.js';
+import { codedRows } from '../formats/coded-rows.js';
 import { quoted } from '../formats/files/bytes.js';
 import { badTensor } from '../formats/files/errors.js';
 import type {
@@ -62,43 +63,6 @@ function takeRows(weight: SourceWeight, window: RowWindow | undefined): SourceWe
 /** Form of a weight to read; for plain elements it follows from their type. */
 const readForm = ({ tensor, dtype, isCoded }: SourceWeight): Form =>
   isCoded ? tensor.form : ({ codec: 'cast', to: dtype } as CastForm);
-
-/**
- * The rows of a weight with codes that a view takes.
- * @returns undefined if it takes other elements, if single rows cannot be read, and for several weights or one with adapters
- */
-function codedRowsOf({ offset, dims }: ElementView, weights: readonly SourceWeight[]): CodedView | undefined {
-  const [{ tensor }] = weights as [SourceWeight];
-  const { shape, form } = tensor;
-  if (weights.length > 1 || form.codec === 'low-rank') return undefined;
-  const width = shape.at(-1) ?? 1;
-  const [last, rows, matrices = [1, 0] as const, ...others] = dims.toReversed();
-  const fits = last?.[0] === width && last[1] === 1 && rows !== undefined && others.length === 0;
-  const all = elementsOf(shape.slice(0, -1));
-  const { grid, runs } = codecOf(form);
-  const { rowUnit, rows: known } = grid([all, width], form);
-  if (!fits || rowUnit !== 1 || known !== all) return undefined;
-  const [first, step, stride] = [offset, rows[1], matrices[1]].map((n) => n / width) as [number, number, number];
-  if (![first, step, stride].every(Number.isInteger)) return undefined;
-  // The bytes of a row in each part; 0 from one row to the next where all rows share them.
-  const views = tensor.parts.map(({ role }): [Role, ElementView] => {
-    const rowAt = (row: number) => runs([all, width], form, role, { row, rows: 1, column: 0, columns: width, width });
-    const bytes = rowAt(1).offset - rowAt(0).offset;
-    const [from, between, apart] = [first * bytes, step * bytes, stride * bytes];
-    return [
-      role,
-      {
-        offset: from,
-        dims: [
-          [matrices[0], apart],
-          [rows[0], between],
-          [rowAt(0).bytes, 1],
-        ],
-      },
-    ];
-  });
-  return { views: Object.fromEntries(views), matrixRows: rows[0] };
-}
 
 /**
  * GGUF type of a stored tensor before quantization: the float type that holds its values.
@@ -280,18 +244,19 @@ function carryOutRecipe(recipe: Recipe, byName: ReadonlyMap<string, SourceWeight
     badTensor(first.tensor.name, `${permuteHeads} heads do not have an even number of its ${from[0] ?? 1} rows each`);
   }
   const isCoded = weights.some((weight) => weight.isCoded);
-  const codedRows = isCoded && view !== undefined ? codedRowsOf(view, weights) : undefined;
-  const blocked = isCoded && view !== undefined && codedRows === undefined ? blockedView(view, weights) : undefined;
-  if (isCoded && view !== undefined && codedRows === undefined && blocked === undefined) {
+  const isOne = isCoded && view !== undefined && weights.length === 1;
+  const codedView = isOne ? codedRows(view, first.tensor, codecOf(first.tensor.form)) : undefined;
+  const blocked = isCoded && view !== undefined && codedView === undefined ? blockedView(view, weights) : undefined;
+  if (isCoded && view !== undefined && codedView === undefined && blocked === undefined) {
     const isAdapted = weights.some((weight) => readForm(weight).codec === 'low-rank');
     const which = isAdapted ? 'a weight with adapters' : 'quantized weights';
     const message = `tensor ${quoted(first.tensor.name)}: elements of ${which} cannot change places`;
     throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: first.tensor.name });
   }
   if (!isCoded) return gatherStored({ ...recipe, stored: weights.map(({ tensor }) => firstStored(tensor)) });
-  if (codedRows !== undefined || blocked !== undefined) {
+  if (codedView !== undefined || blocked !== undefined) {
     const { type, parts } = first.tensor;
-    const gathered = { width: shape.at(-1) ?? 1, coded: codedRows ?? blocked?.coded };
+    const gathered = { width: shape.at(-1) ?? 1, coded: codedView ?? blocked?.coded };
     return { name, shape, type, form: blocked?.form ?? first.tensor.form, parts, isRenamed: true, gathered };
   }
   if (recipe.ternary === true || changesElements({ ...recipe, ternary: 0 }))

@@ -102,6 +102,15 @@ function showsTurned(tensors: Tensors, others: Tensors): boolean {
   return false;
 }
 
+/** The tensors of a model. Those that the other model lacks are taken apart as in results with codes, such as experts of a stack. */
+function apart(own: Tensors, other: Tensors, { format }: Opened): Tensors {
+  const missing = [...own.values()].filter(({ name }) => !other.has(name));
+  const some = format.apart?.(missing) ?? missing;
+  if (some.length === missing.length) return own;
+  const present = [...own.values()].filter(({ name }) => other.has(name));
+  return new Map([...present, ...some].map((tensor) => [tensor.name, tensor]));
+}
+
 /** The tensors of a model by name; in the format of the other model, if it can be converted to that. */
 async function tensorsByName({ format, model, beside }: Opened, other: Opened): Promise<Tensors> {
   const converter = makersFor(format).find((known) => known.converter?.result === other.format.name)?.converter;
@@ -141,8 +150,9 @@ function* comparedSteps(pairs: readonly TensorPair[], firstFileOfB: number, prog
 /** Compares two open models. See `compareModels`. */
 async function compareOpen(a: Opened, b: Opened, options: WorkOptions): Promise<CompareReport> {
   // Pair tensors by name. Leave out those that cannot be compared, with the reason.
-  const [inA, inB] = [await tensorsByName(a, b), await tensorsByName(b, a)];
+  const [ownA, ownB] = [await tensorsByName(a, b), await tensorsByName(b, a)];
   const isOther = a.format !== b.format;
+  const [inA, inB] = isOther ? [ownA, ownB] : [apart(ownA, ownB, a), apart(ownB, ownA, b)];
   const [turnsInA, turnsInB] = [isOther && showsTurned(inB, inA), isOther && showsTurned(inA, inB)];
   const pairs: TensorPair[] = [];
   const skipped: CompareReport['skipped'][number][] = [];

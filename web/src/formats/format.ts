@@ -486,6 +486,8 @@ export interface Format<
   open(files: readonly OpenFile[], open: OpenInput): Promise<Model>;
   /** Tensors of a model, codes together with their scales. */
   tensors(model: Model): Promise<readonly LogicalTensor[]>;
+  /** Tensors as results with codes have them: a matrix for each expert in the place of a stack. @defaultValue as they are */
+  apart?(tensors: readonly LogicalTensor[]): readonly LogicalTensor[];
   /**
    * Chooses a form for each tensor, and lays out the result. `choices` are valid. Undefined if models are read to inspect and compare them,
    * and no result is made of them.

@@ -67,8 +67,8 @@ export type ActivationRanges = ReadonlyMap<string, readonly [least: number, larg
 export interface ImportanceEntry {
   /** One number for each column, those of several matrices (experts) one after the other. */
   readonly values: Float32Array<ArrayBuffer>;
-  /** True if some matrix was never used; its columns weigh alike. */
-  readonly isPartial: boolean;
+  /** Indices of matrices that no token reached, whose columns weigh alike. @defaultValue empty */
+  readonly unused?: readonly number[];
 }
 
 /** An importance matrix that has been checked: all numbers are finite and not negative. */

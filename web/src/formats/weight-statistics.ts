@@ -70,6 +70,7 @@ export class WeightStatistics {
   readonly #used = new Set<string>();
   readonly #without: string[] = [];
   readonly #partial: string[] = [];
+  #unusedMatrices = 0;
   readonly #plain: string[] = [];
   readonly #unseen: string[] = [];
   #unseenColumns = 0;
@@ -107,7 +108,10 @@ export class WeightStatistics {
         tensor: weight.name,
       });
     }
-    if (found.entry.isPartial) this.#partial.push(weight.name);
+    const { matrix, entry } = found;
+    const unused = entry.unused?.filter((index) => matrix === undefined || index === matrix[0]).length ?? 0;
+    if (unused > 0) this.#partial.push(weight.name);
+    this.#unusedMatrices += unused;
     const unseen = values.filter(isUnseen).length;
     if (unseen === 0) return values;
     this.#unseen.push(weight.name);
@@ -154,12 +158,15 @@ export class WeightStatistics {
     const effect =
       this.#choices.unseenColumns === 'zero' ? 'may become zeros' : `weigh ${unseenShare} of the mean of their matrix`;
     const unused = [...(importance?.entries.keys() ?? [])].filter((name) => !this.#used.has(name));
+    const count = this.#unusedMatrices;
+    const matrices = count === 1 ? '1 matrix was' : `${count} matrices were`;
     return [
       ...mismatchNote('noImportance', 'quantized without importance: no entry in the matrix for', this.#without),
       ...mismatchNote(
         'partialImportance',
-        'some experts were never active when the matrix was made, so all columns of those experts were weighted equally:',
+        `${matrices} never active when the importance matrix was made, such as experts that no token reached; all of their columns weigh alike:`,
         this.#partial,
+        { matrices: count },
       ),
       ...mismatchNote('unseenColumns', `${unseen} ${effect}:`, this.#unseen, { columns }),
       ...mismatchNote('unusedImportance', 'in the importance matrix but not quantized by it:', unused),

@@ -237,7 +237,10 @@ describe('a GGUF file with an importance matrix', () => {
       {
         kind: 'partialImportance',
         tensors: ['blk.0.ffn_up.weight'],
-        text: 'some experts were never active when the matrix was made, so all columns of those experts were weighted equally: "blk.0.ffn_up.weight"',
+        matrices: 1,
+        text:
+          '1 matrix was never active when the importance matrix was made, such as experts that no token reached; ' +
+          'all of their columns weigh alike: "blk.0.ffn_up.weight"',
       },
       {
         kind: 'unusedImportance',

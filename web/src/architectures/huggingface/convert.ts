@@ -6,6 +6,7 @@
 import { type Note, noteOf } from '../../core/note.js';
 import { mention } from '../../core/option-problem.js';
 import { largestCount } from '../../formats/codecs/elements.js';
+import { type ExpertPart, expertName, expertStacks } from '../../formats/safetensors/experts.js';
 import type { WeightName, WeightNames } from '../../formats/weight-names.js';
 import { architectureFacts, defaultsOf, readModelFacts } from '../families/index.js';
 import type { Conversion, Folder, Recipe } from '../recipe.js';
@@ -192,7 +193,15 @@ async function modelOf(given: Folder) {
 export async function folderWeightNames(folder: Folder): Promise<WeightNames> {
   const { tensors } = await modelOf(folder);
   const names = new Map<string, WeightName[]>();
+  const stacks = expertStacks(folder.tensors);
   for (const { name, sources, windows } of tensors) {
+    // Name the matrices that a stack of experts becomes in results with codes.
+    const stack = stacks.get(sources[0] as string);
+    const isOf = ({ projection }: ExpertPart) =>
+      name.includes(`ffn_${projection.split('_')[0]}_`) || /_gate_up_/.test(name);
+    for (const part of stack?.parts.filter(isOf) ?? [])
+      for (let e = 0; stack !== undefined && e < stack.experts; e++)
+        names.set(expertName(stack, e, part), [{ name, matrix: [e, stack.experts] }]);
     // Statistics have one row of inputs for a matrix, so that parts of one that lie apart have no entry of their own.
     if (windows !== undefined && windows.length > 1) continue;
     for (const [index, source] of sources.entries()) {

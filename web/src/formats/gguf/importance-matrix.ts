@@ -58,15 +58,16 @@ async function importanceEntry(
   checkImportances(read, 'sum', name, sums.byteOffset);
   checkImportances(times, 'count', name, counts.byteOffset);
   const columns = values / matrices;
-  let isPartial = false;
+  const unused: number[] = [];
   for (const [matrix, time] of times.entries()) {
     const count = Math.fround(Math.floor(time + 0.5));
     const own = read.subarray(matrix * columns, (matrix + 1) * columns);
-    if (count === 0) own.fill(1);
-    else for (const [i, sum] of own.entries()) own[i] = sum / count;
-    isPartial ||= count === 0;
+    if (count === 0) {
+      own.fill(1);
+      unused.push(matrix);
+    } else for (const [i, sum] of own.entries()) own[i] = sum / count;
   }
-  return { values: read, isPartial };
+  return { values: read, unused };
 }
 
 async function readGgufMatrix(source: ByteSource): Promise<Omit<ImportanceMatrix, 'file'>> {
@@ -158,7 +159,7 @@ async function readOldMatrix(source: ByteSource): Promise<Omit<ImportanceMatrix,
     checkImportances(values, 'value', name, begin);
     const divisor = Math.fround(calls);
     if (calls > 0) for (const [k, value] of values.entries()) values[k] = value / divisor;
-    entries.set(name, { values, isPartial: false });
+    entries.set(name, { values });
   }
   // The rest may be missing, or cut off.
   const chunks = reader.left >= 4 ? await reader.int('the number of chunks') : 0;

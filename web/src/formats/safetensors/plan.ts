@@ -290,9 +290,16 @@ function decideAll(
     return { form, parts, misfit };
   };
 
+  /** The sizes of groups by default, of which all weights with the key get the first that divides all of their rows. */
+  const defaultGroups = ({ to, source }: Candidate) => {
+    const { groupSizes = [], expertGroups } = targetRows.get(to) ?? {};
+    const isExpert = expertGroups !== undefined && /(^|\.)experts\.\d+\.\w+\.weight$/.test(source.name);
+    return isExpert ? { key: `${to} experts`, sizes: expertGroups } : { key: to, sizes: groupSizes };
+  };
+
   /** True if a weight gets groups of a default size, which depends on others. */
-  const hasChoice = ({ to, rule }: Candidate) =>
-    (targetRows.get(to)?.groupSizes?.length ?? 0) > 1 && granularityFor(choices, to, rule) === undefined;
+  const hasChoice = (candidate: Candidate) =>
+    defaultGroups(candidate).sizes.length > 1 && granularityFor(choices, candidate.to, candidate.rule) === undefined;
 
   // Loaders of some layouts would take weights with codes for floats because of others. Keeping these may change the groups of others, and so
   // which weights become codes: decide again until no such weight is left.
@@ -300,28 +307,30 @@ function decideAll(
     // Collect the lengths of the rows that become codes, for each target with a choice of groups.
     const lengths = new Map<string, Set<number>>();
     for (const candidate of candidates) {
-      const { source, to, kept } = candidate;
+      const { source, kept } = candidate;
       const [, columns = 0, ...others] = source.shape;
       if (kept !== undefined || taken.has(source.name) || others.length > 0 || !hasChoice(candidate)) continue;
-      const known = lengths.get(to) ?? new Set();
-      lengths.set(to, known);
+      const { key } = defaultGroups(candidate);
+      const known = lengths.get(key) ?? new Set();
+      lengths.set(key, known);
       if (formed(candidate, undefined).misfit === undefined) known.add(columns);
     }
-    /** Default group size of each target with codes: the first of its sizes that divides all rows. */
+    /** Default group sizes by key: the first that divides all rows. */
     const usualSizes = new Map<string, number | undefined>();
     const left: LeftWeight[] = [];
     const planned = candidates.map((candidate): PlannedTensor => {
       const { source, to, bytes, remedy, rule } = candidate;
       const { shape } = source;
       const kept = candidate.kept ?? taken.get(source.name);
-      const { cast, groupSizes = [], knownGroups } = targetRows.get(to) ?? {};
+      const { cast, knownGroups } = targetRows.get(to) ?? {};
+      const { key, sizes } = defaultGroups(candidate);
       if (kept !== undefined && remedy === undefined) return keep(candidate, kept);
       if (kept === undefined && cast !== undefined) return castTo(source, cast);
-      if (!usualSizes.has(to)) {
-        const rows = groupSizes.length === 1 ? [] : [...(lengths.get(to) ?? [])];
+      if (!usualSizes.has(key)) {
+        const rows = sizes.length === 1 ? [] : [...(lengths.get(key) ?? [])];
         usualSizes.set(
-          to,
-          groupSizes.find((size) => rows.every((columns) => columns % size === 0)),
+          key,
+          sizes.find((size) => rows.every((columns) => columns % size === 0)),
         );
       }
       // Find the elements that share a scale: undefined for whole rows, which also stand where groups would cross inner dimensions. Default
@@ -329,9 +338,9 @@ function decideAll(
       const adapts = kept !== undefined && hasChoice(candidate);
       const asked = granularityFor(choices, to, rule) ?? {
         kind: 'usual',
-        groupSize: adapts ? undefined : usualSizes.get(to),
+        groupSize: adapts ? undefined : usualSizes.get(key),
       };
-      const hasGroups = groupSizes.length > 0 && (shape.length === 2 || layout?.groupsStacked === true);
+      const hasGroups = sizes.length > 0 && (shape.length === 2 || layout?.groupsStacked === true);
       let size = hasGroups && asked.kind !== 'per-channel' ? asked.groupSize : undefined;
       let uncut: UncutGroups | undefined;
       if (size !== undefined && (shape.at(-1) ?? 1) % size !== 0) {
@@ -461,7 +470,7 @@ function withStatistics(
  * Integers, by default packed in groups of 128 (`pack-quantized`): the weights of linear layers are converted, unless their names say norm,
  * embedding, lm_head, bias, router or the like, or they would not become smaller. Where 128 does not divide all rows that become int8,
  * their groups are of 64 or 32, and if these do not divide them either, each row has one scale. Rows that given groups, or those of int4,
- * do not divide are kept.
+ * do not divide are kept, except that experts get the groups of int8.
  *
  * float8e4m3fn: the same weights, per channel and as they are (`float-quantized`).
  *

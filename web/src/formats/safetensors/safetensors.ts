@@ -8,6 +8,7 @@ import type { Format, LogicalTensor, OpenModel, Reader, SourceTensor } from '../
 import { checkRules, checkStatistics, optionTable, type Rule } from '../options.js';
 import { plainTensor } from '../tensors.js';
 import { readStatistics } from '../weight-statistics.js';
+import { apartNotes, withoutStacks } from './experts.js';
 import { fusedUnit } from './keep.js';
 import { type Fields, fieldsInJson, type SafetensorsChoices, type StoredModel } from './layouts/layout.js';
 import {
@@ -302,18 +303,19 @@ type SafetensorsFormat = Format<
 export const planStored: NonNullable<SafetensorsFormat['plan']> = async (model, choices, context) => {
   const { partsOf, output, readOptionFile } = context;
   const { to, requantize = false } = choices;
-  const tensors =
+  const whole =
     to === 'copy' ? adaptedTensors(model, model.tensors.map(plainTensor)) : await tensorsAsFloats(model, requantize);
   const metadata = model.metadata as Readonly<Record<string, string>>;
   const statistics = await readStatistics(choices, readOptionFile);
   const names = statistics.importance === undefined ? undefined : await context.weightNames();
   const layout = layoutOfCodes(choices);
+  const tensors = layout?.splitsExperts ? withoutStacks(whole) : whole;
   const beside = new Map<string, Fields>();
   for (const file of layout?.reads ?? []) {
     const content = await jsonBeside(model, file);
     if (content !== undefined) beside.set(file, content);
   }
-  return planSafetensors(tensors, choices, {
+  const plan = planSafetensors(tensors, choices, {
     metadata,
     partsOf,
     isModel: true,
@@ -323,6 +325,9 @@ export const planStored: NonNullable<SafetensorsFormat['plan']> = async (model, 
     known: layout?.needsKnownModels ? await context.knownModels() : {},
     planLayout: await layout?.load?.(),
   });
+  // Layouts for known models have names of their own for all tensors.
+  const notes = layout?.forKnownModels ? [] : apartNotes(whole, tensors);
+  return { ...plan, notes: [...notes, ...plan.notes] };
 };
 
 /** Programs that read a result. Codes need a reader of their layout. */
@@ -366,6 +371,7 @@ export const safetensors: SafetensorsFormat = {
 
   open: openSafetensors,
   tensors: async (model) => (await gatherWeights(model)).tensors,
+  apart: withoutStacks,
   verify: verifySafetensors,
   reasonText: safetensorsReasonText,
   plan: planStored,

@@ -63,7 +63,7 @@ export async function momentsIn(source: ByteSource): Promise<Pick<ModelMoments, 
     if (wrong >= 0) badStatistics(`mean square ${wrong} is ${values[wrong]}`, name, diagonal.byteOffset + 4 * wrong);
     diagonals.set(entry, values);
     weights.set(name, { byteOffset, columns, heldBackOffset: heldBack?.byteOffset });
-    importance.set(name, { values, isPartial: false });
+    importance.set(name, { values });
   }
   if (weights.size === 0) badStatistics('the file has no moments');
   return { weights, importance: { entries: importance, file: undefined, dataset: undefined, chunks: 0 } };

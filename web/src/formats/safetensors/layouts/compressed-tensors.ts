@@ -432,6 +432,7 @@ const targets = {
     kind: 'integers',
     bits: 4,
     groupSizes: [128],
+    expertGroups: [128, 64, 32],
     options: integerOptions,
     mixedWith: ['int8', 'bfloat16'],
     preset: 'small',
@@ -472,6 +473,7 @@ export const compressedTensorsLayout = {
   },
   targets,
   joinsLayers: true,
+  splitsExperts: true,
   readers: () => [vllmReader],
   plan({ tensors, choices, isModel }) {
     const { scheme = 'symmetric', range = 'min-max', include, activations } = choices;

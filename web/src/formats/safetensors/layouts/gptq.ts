@@ -201,6 +201,7 @@ export const gptqLayout = {
   canBeCut: ({ shape: [, k = 1], form }) => k * gptqRowUnit(form as GptqForm) <= tileElements,
   targets,
   reads: ['config.json'],
+  splitsExperts: true,
   readers: () => [
     { program: 'vLLM', code: 'vllm serve ./FOLDER', needs: folder },
     {

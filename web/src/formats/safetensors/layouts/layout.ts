@@ -124,6 +124,8 @@ export interface CodedTarget extends Omit<Target, 'name'> {
   readonly bits?: CodeWidth;
   /** Sizes of groups in a row by default: the first that divides all rows is used. @defaultValue the codes leave no choice */
   readonly groupSizes?: readonly number[];
+  /** The sizes for experts, which have to become codes together. @defaultValue those of others */
+  readonly expertGroups?: readonly number[];
   /** Sizes of groups that loaders know. @defaultValue all */
   readonly knownGroups?: readonly number[];
   /** Targets that rules may mix it with for a result of a given size. @defaultValue it takes no mixtures */
@@ -225,6 +227,8 @@ export interface CodedLayout {
   readonly needsKnownModels?: boolean;
   /** True if loaders join layers, which need one scheme then. @defaultValue false */
   readonly joinsLayers?: boolean;
+  /** True if loaders take a matrix for each expert where checkpoints have all of a layer in one tensor. @defaultValue false */
+  readonly splitsExperts?: boolean;
   /** JSON files beside the model that plans need, such as `config.json`. */
   readonly reads?: readonly string[];
   /** Makes the decisions of a result; or `load` gives a function that does. */

@@ -261,6 +261,7 @@ export const mlxLayout = {
   forKnownModels: true,
   needsKnownModels: true,
   reads: ['config.json'],
+  splitsExperts: true,
   readers: () => [
     {
       program: 'mlx-lm',

@@ -100,7 +100,7 @@ export const safetensorsTargets = [...targetRows.keys()] as readonly ConvertingT
 /** Descriptions of the targets. */
 export const targets: readonly Target[] = [
   ...[...targetRows].map(([name, row]): Target => {
-    const { kind, codes, bits, groupSizes, knownGroups, mixedWith, cast, layout, ...target } = row;
+    const { kind, codes, bits, groupSizes, expertGroups, knownGroups, mixedWith, cast, layout, ...target } = row;
     return { name: name as string, ...target };
   }),
   copyTarget(shardOptions),

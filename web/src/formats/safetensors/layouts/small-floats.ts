@@ -181,6 +181,7 @@ export const smallFloatsLayout = {
   floats: (form) => (form as MicroscaledForm | ScaledForm).floats,
   targets,
   joinsLayers: true,
+  splitsExperts: true,
   readers: () => [vllmReader],
 
   async find(model) {
