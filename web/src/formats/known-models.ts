@@ -4,10 +4,23 @@
 interface KnownModel {
   /** Output layer: 'tied' if it is the embedding, 'own' if it is a weight. Undefined if config.json says which. */
   readonly head?: 'tied' | 'own';
-  /** The module of a layer with experts, which are stacked, and the names of their projections in mlx-lm by those in the folder. */
-  readonly experts?: { readonly block: string; readonly projections: Readonly<Record<string, string>> };
-  /** End of the names of modules with 8 bits in groups of 64. */
-  readonly precise?: string;
+  /**
+   * The end of the module that experts stand in, which are stacked; the names of their projections in mlx-lm by those in the folder, in which
+   * `gate_proj`, `up_proj` and `down_proj` keep their names; and the module of the stacks, by default `switch_mlp`.
+   */
+  readonly experts?: {
+    readonly block: string;
+    readonly projections?: Readonly<Record<string, string>>;
+    readonly stack?: string;
+  };
+  /** Modules with 8 bits in groups of 64. */
+  readonly precise?: RegExp;
+  /** Modules that mlx-lm computes in floats, although others of their kind are quantized. */
+  readonly plain?: RegExp;
+  /** Vectors to which mlx-lm adds 1 when it converts. */
+  readonly plusOne?: RegExp;
+  /** Tensors that keep their type. */
+  readonly uncast?: RegExp;
   /** Gives the name of a tensor in mlx-lm. */
   readonly rename?: (name: string) => string;
   /** Buffers that mlx-lm leaves out. */

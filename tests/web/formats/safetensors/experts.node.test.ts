@@ -3,9 +3,10 @@
 import { describe, expect, it } from 'vitest';
 import { compareModels, planModel, quantizeModel, verifyModel } from '../../../../web/src/model.js';
 import { parseSafetensors } from '../../support/compressed.js';
+import { named, nearest } from '../../support/floats.js';
 import { folder } from '../../support/folders.js';
 import { matrixFile } from '../../support/importance.js';
-import { safetensors, type TestTensor, weights } from '../../support/models.js';
+import { bytesOf, safetensors, type TestTensor, weights } from '../../support/models.js';
 
 const [experts, hidden, rows] = [3, 256, 384];
 const all = [0, 1, 2];
@@ -65,6 +66,9 @@ const downBias: TestTensor = {
   shape: [experts, hidden],
   data: Uint16Array.from(all.flatMap((e) => [...(biases[e]!.data as Uint16Array).subarray(2 * rows)])),
 };
+
+/** The bits of the bfloat16 that is nearest to a value. */
+const halfOf = (value: number) => new Uint32Array(Float32Array.of(nearest(value, named.BF16!)).buffer)[0]! >>> 16;
 
 /** Tensors beside the experts. */
 const others = {
@@ -259,5 +263,102 @@ describe('rows of experts that groups of 128 do not divide', () => {
     expect(groups(`${module}.self_attn.q_proj.weight`, hidden)).toBe(128);
     expect((await verifyModel(bytes, { config: result.config! })).problems).toEqual([]);
     expect(result.report.notes.map(({ kind }) => kind)).toEqual(['expertsApart']);
+  });
+});
+
+describe('stacks of experts in mlx-lm', () => {
+  // Names by mlx_lm/models: `sanitize` of each.
+  const kinds = [
+    ['qwen3_5_moe', families['Qwen3.5 and Gemma 4'].stacks, `language_model.${module}.mlp.switch_mlp`],
+    ['qwen3_next', families['Qwen3.5 and Gemma 4'].stacks, `${module}.mlp.switch_mlp`],
+    ['granitemoe', families.Granite.stacks, `${module}.block_sparse_moe.switch_mlp`],
+    ['gpt_oss', families['gpt-oss'].stacks, `${module}.mlp.experts`],
+  ] as const;
+
+  it.each(kinds)('have the codes of their matrices: %s', async (type, stacks, stackName) => {
+    const config = { model_type: type, torch_dtype: 'bfloat16', num_hidden_layers: 1 };
+    const tensors = { ...others, ...stacks, 'lm_head.weight': weights('BF16', [16, hidden], 7) };
+    const result = await quantizeModel(folder(tensors, { 'config.json': config }), { to: 'mlx-4bit', workers: 0 });
+    const plain = { ...others, 'lm_head.weight': tensors['lm_head.weight'] };
+    const known = { ...config, model_type: 'qwen3_moe' };
+    const separate = folder({ ...plain, ...apart(`${module}.mlp.experts`) }, { 'config.json': known });
+    const wanted = parseSafetensors(await (await quantizeModel(separate, { to: 'mlx-4bit', workers: 0 })).bytes());
+    const { tensors: got } = parseSafetensors(await result.bytes());
+    for (const projection of ['gate_proj', 'up_proj', 'down_proj'])
+      for (const part of ['weight', 'scales', 'biases']) {
+        const stacked = got.get(`${stackName}.${projection}.${part}`);
+        const want = wanted.tensors.get(`${module}.mlp.switch_mlp.${projection}.${part}`)!;
+        expect(stacked?.shape, projection).toEqual(want.shape);
+        expect(Buffer.compare(stacked!.bytes, want.bytes), `${projection}.${part}`).toBe(0);
+      }
+    expect([...got.keys()].filter((name) => /gate_up_proj|_linear/.test(name))).toEqual([]);
+    if (type !== 'gpt_oss') return;
+    for (const [projection, from, step, count] of [
+      ['gate_proj', 0, 2, rows],
+      ['up_proj', 1, 2, rows],
+      ['down_proj', 2 * rows, 1, hidden],
+    ] as const) {
+      const bias = got.get(`${stackName}.${projection}.bias`)!;
+      expect(bias.shape).toEqual([experts, count]);
+      const want = all.flatMap((e) => [...(vector(e, numbers(count, from, step)).data as Uint16Array)]);
+      expect(Buffer.compare(bias.bytes, new Uint8Array(Uint16Array.from(want).buffer))).toBe(0);
+    }
+  });
+
+  it('of Gemma 4 and Llama 4 stand beside their towers', async () => {
+    for (const [type, prefix, stacks, stack] of [
+      ['gemma4', 'model.language_model', families['Qwen3.5 and Gemma 4'].stacks, 'experts.switch_glu'],
+      ['llama4', 'language_model.model', families['Llama 4 and Qwen3-VL'].stacks, 'feed_forward.experts'],
+    ] as const) {
+      const named = Object.entries({ ...others, ...stacks }).map(([name, tensor]) => [
+        name
+          .replace(/^model/, prefix)
+          .replace(type === 'gemma4' ? '.mlp.experts' : '', type === 'gemma4' ? '.experts' : ''),
+        tensor,
+      ]);
+      const tensors: Record<string, TestTensor> = {
+        ...Object.fromEntries(named),
+        [type === 'gemma4' ? 'model.vision_tower.patch.weight' : 'vision_model.patch.weight']: weights(
+          'BF16',
+          [8, 64],
+          8,
+        ),
+      };
+      if (type === 'llama4') tensors['language_model.lm_head.weight'] = weights('BF16', [16, hidden], 7);
+      const config = { model_type: type, text_config: { dtype: 'bfloat16', num_hidden_layers: 1 } };
+      const result = await quantizeModel(folder(tensors, { 'config.json': config }), { to: 'mlx-4bit', workers: 0 });
+      const { tensors: got } = parseSafetensors(await result.bytes());
+      const base = `language_model.${module}.${stack}`;
+      expect(got.get(`${base}.gate_proj.weight`)?.shape).toEqual([experts, rows, hidden / 8]);
+      expect(got.get(`${base}.down_proj.scales`)?.shape).toEqual([experts, hidden, rows / 64]);
+      expect([...got.keys()].filter((name) => !name.startsWith('language_model.'))).toEqual([]);
+    }
+  });
+
+  it('of Qwen3.5 stand beside norms to which 1 is added, and a convolution of other axes', async () => {
+    const norm = { dtype: 'BF16', shape: [hidden], data: Uint16Array.from({ length: hidden }, (_, i) => 0x3d00 + i) };
+    const convolution = weights('BF16', [64, 1, 4], 9);
+    const tensors = {
+      'model.language_model.embed_tokens.weight': weights('BF16', [16, hidden], 1),
+      'model.language_model.layers.0.input_layernorm.weight': norm,
+      'model.language_model.layers.0.linear_attn.norm.weight': norm,
+      'model.language_model.layers.0.linear_attn.conv1d.weight': convolution,
+      'model.language_model.layers.0.linear_attn.A_log': weights('F32', [4], 3),
+      'mtp.fc.weight': weights('BF16', [hidden, hidden], 4),
+    };
+    const text = { dtype: 'bfloat16', num_hidden_layers: 1, tie_word_embeddings: true };
+    const config = { model_type: 'qwen3_5', text_config: text };
+    const result = await quantizeModel(folder(tensors, { 'config.json': config }), { to: 'mlx-4bit', workers: 0 });
+    const { tensors: got } = parseSafetensors(await result.bytes());
+    const layer = 'language_model.model.layers.0';
+    expect(got.get(`${layer}.linear_attn.conv1d.weight`)?.shape).toEqual([64, 4, 1]);
+    expect(Buffer.compare(got.get(`${layer}.linear_attn.norm.weight`)!.bytes, bytesOf(norm.data))).toBe(0);
+    expect(got.get(`${layer}.linear_attn.A_log`)?.dtype).toBe('F32');
+    const added = new Uint16Array(got.get(`${layer}.input_layernorm.weight`)!.bytes.slice().buffer);
+    for (const [i, bits] of added.entries()) {
+      const value = new Float32Array(Uint32Array.of((0x3d00 + i) << 16).buffer)[0]!;
+      expect(bits, String(i)).toBe(halfOf(1 + value));
+    }
+    expect([...got.keys()].some((name) => name.includes('mtp'))).toBe(false);
   });
 });

@@ -336,7 +336,7 @@ describe('models that mlx-lm does not load', () => {
   const source = decoder({ layers: 1 }, 'BF16');
   const cases: readonly [string, FileInput[], string][] = [
     ['no configuration', folder(source), 'needs the config.json'],
-    ['an unknown type', folder(source, llama({ model_type: 'gemma3' })), '"gemma3"'],
+    ['an unknown type', folder(source, llama({ model_type: 'chatglm' })), '"chatglm"'],
     ['no type', folder(source, llama({ model_type: undefined })), 'undefined'],
     ['a type of the prototype', folder(source, llama({ model_type: 'toString' })), '"toString"'],
     ['an output layer', folder(source, llama({ model_type: 'gemma2' })), 'an output layer of their own'],

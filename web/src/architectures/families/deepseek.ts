@@ -64,6 +64,16 @@ const latentDefaults = {
 };
 
 export const deepseek2: ModelClass = {
+  mlx: {
+    deepseek_v2: { head: 'own', experts: { block: 'mlp' }, plain: /\.mlp\.gate$/ },
+    // mlx-lm takes kv_b_proj apart as it loads the model.
+    deepseek_v3: {
+      head: 'own',
+      experts: { block: 'mlp' },
+      plain: /\.(mlp\.gate|kv_b_proj)$/,
+      uncast: /e_score_correction_bias/,
+    },
+  },
   architecture: 'deepseek2',
   classes: {
     DeepseekV2ForCausalLM: decoderDefaults([4096, 11008, 32], [32], 2048, {

@@ -194,6 +194,18 @@ const gemma3Table: TensorTable = {
   rename: withoutHead,
 };
 
+/** A language model beside towers in mlx-lm, in the names of transformers before and since its version 5. */
+const mlxBesideTowers = {
+  embedding: 'language_model.model.embed_tokens',
+  output: 'language_model.lm_head',
+  unused: /^(vision_tower|multi_modal_projector|audio_tower|embed_audio|embed_vision)\./,
+  rename: (name: string) =>
+    name
+      .replace(/^model\.language_model\./, 'language_model.model.')
+      .replace(/^lm_head\./, 'language_model.lm_head.')
+      .replace(/^model\.(?=vision_tower|multi_modal_projector|audio_tower|embed_)/, ''),
+};
+
 const gemma3: ModelClass = {
   architecture: 'gemma3',
   traits: { ...gemmaTraits, slides: allBut(6), localBase: 10000, largest: 62 },
@@ -216,7 +228,7 @@ const gemma3: ModelClass = {
       },
     };
   },
-  mlx: { gemma3_text: {} },
+  mlx: { gemma3_text: {}, gemma3: { head: 'tied', ...mlxBesideTowers } },
   onnx: {
     Gemma3ForCausalLM: { ...gemma2Graph, modelType: 'gemma3_text', headNorms: 'each', slides: allBut(6) },
   },
@@ -439,6 +451,14 @@ const gemma4Defaults = {
   vocab_size_per_layer_input: 262144,
 };
 
+/** Gemma 4 in mlx-lm. */
+const mlxGemma4 = {
+  head: 'tied',
+  experts: { block: 'layers\\.\\d+', stack: 'experts.switch_glu' },
+  precise: /\.router\.proj$/,
+  plain: /\.per_layer_model_projection$/,
+} as const;
+
 /** Layers with a window and those without differ in the sizes of their heads. */
 const gemma4: ModelClass = {
   architecture: 'gemma4',
@@ -537,6 +557,7 @@ const gemma4: ModelClass = {
       made: () => [madeTensor('rope_freqs.weight', divisors)],
     };
   },
+  mlx: { gemma4_text: mlxGemma4, gemma4: { ...mlxGemma4, ...mlxBesideTowers } },
 };
 
 export const gemmaFamily: readonly ModelClass[] = [gemma, gemma2, gemma3, embeddingGemma, gemma3n, gemma4];

@@ -168,6 +168,9 @@ const nextRows: readonly Row[] = [
 ];
 
 const glm4moe: ModelClass = {
+  mlx: {
+    glm4_moe: { head: 'own', experts: { block: 'mlp' }, plain: /\.mlp\.gate$/, uncast: /e_score_correction_bias/ },
+  },
   architecture: 'glm4moe',
   traits: { pairs: 'halves', normsBetween: true, shares: 'sigmoid' },
   classes: {

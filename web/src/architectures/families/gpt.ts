@@ -342,6 +342,7 @@ const codedExperts: readonly Row[] = [
 
 /** gpt-oss, whose gates and ups take turns. */
 const gptOss: ModelClass = {
+  mlx: { gpt_oss: { head: 'own', experts: { block: 'mlp', stack: 'experts' }, precise: /\.router$/ } },
   architecture: 'gpt-oss',
   traits: { pairs: 'halves', normsBetween: true, gate: 'boundSilu', slides: allBut(2) },
   classes: {

@@ -55,6 +55,7 @@ const graniteExperts: readonly Row[] = [
 /** Granite with experts, and perhaps some that all tokens pass. */
 const graniteMoe: ModelClass = {
   ...granite,
+  mlx: { granitemoe: { experts: { block: 'block_sparse_moe' }, precise: /\.router\.layer$/ } },
   architecture: 'granitemoe',
   classes: { GraniteMoeForCausalLM: llamaDefaults, GraniteMoeSharedForCausalLM: llamaDefaults },
   details(draft) {

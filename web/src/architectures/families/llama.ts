@@ -247,6 +247,15 @@ const llama4Defaults = decoderDefaults([5120, 8192, 48], [40, 8, 128], 131072, {
 });
 
 const llama4: ModelClass = {
+  mlx: {
+    llama4: {
+      head: 'own',
+      embedding: 'language_model.model.embed_tokens',
+      output: 'language_model.lm_head',
+      experts: { block: 'feed_forward', stack: 'experts' },
+      unused: /vision_model|multi_modal_projector/,
+    },
+  },
   architecture: 'llama4',
   classes: { Llama4ForCausalLM: llama4Defaults, Llama4ForConditionalGeneration: llama4Defaults },
   preTokenizers: { 'gpt-4o': 'llama4' },

@@ -59,6 +59,7 @@ const olmo2: ModelClass = {
 };
 
 const olmoe: ModelClass = {
+  mlx: { olmoe: { experts: { block: 'mlp' } } },
   architecture: 'olmoe',
   traits: { pairs: 'halves', normalizesShares: false },
   classes: { OlmoeForCausalLM: {} },

@@ -212,10 +212,7 @@ function withSharedExpert({ config }: Draft, { keys, sizes }: ReturnType<typeof 
 }
 
 /** Experts in mlx-lm. */
-const mlxExperts = {
-  block: 'mlp',
-  projections: { gate_proj: 'gate_proj', up_proj: 'up_proj', down_proj: 'down_proj' },
-};
+const mlxExperts = { block: 'mlp' };
 
 /** Experts with one that all tokens pass, whose share has a gate. */
 const mixture = (draft: Draft): Row[] => [
@@ -262,7 +259,7 @@ const qwen3moe: ModelClass = {
     const layer = [...norms, ...attention, ...headNorms, ...qwenExperts(areStacked(draft))];
     return { ...counts, table: { layer, rename: withPrefix } };
   },
-  mlx: { qwen3_moe: { experts: mlxExperts, precise: '.mlp.gate' } },
+  mlx: { qwen3_moe: { experts: mlxExperts, precise: /\.mlp\.gate$/ } },
 };
 
 // ------------------------------------------------------------------------------------------------------------- beside towers
@@ -520,6 +517,30 @@ const linearModel = {
   scaling: ['linear', 'yarn'],
 } as const;
 
+/** Vectors to which mlx-lm adds 1, and layers that it leaves out. */
+const mlxLinear = {
+  plusOne: /\.(input_layernorm|post_attention_layernorm|q_norm|k_norm)\.weight$|(^|\.)model\.norm\.weight$/,
+  unused: /(^|\.)mtp\./,
+};
+
+/** Experts in mlx-lm, with the router and the gate of the shared one in 8 bits. */
+const mlxMixture = { experts: mlxExperts, precise: /\.(mlp\.gate|shared_expert_gate)$/ };
+
+/** Qwen3.5 in mlx-lm. */
+const mlxQwen35 = {
+  ...mlxLinear,
+  embedding: 'language_model.model.embed_tokens',
+  output: 'language_model.lm_head',
+  unused: /(^|\.)mtp\.|^(model\.visual|vision_tower)\./,
+  uncast: /\.A_log$/,
+  rename(name: string) {
+    if (/^(model\.visual|vision_tower|language_model)\./.test(name)) return name;
+    return name
+      .replace(/^model\.language_model\./, 'language_model.model.')
+      .replace(/^(?!language_model\.)/, 'language_model.');
+  },
+};
+
 const qwen3next: ModelClass = {
   ...linearModel,
   architecture: 'qwen3next',
@@ -537,6 +558,7 @@ const qwen3next: ModelClass = {
     ];
     return { ...experts, keys: { ...keys, ...experts.keys }, table: linearTable(isLinear, rows, mixture(draft)) };
   },
+  mlx: { qwen3_next: { ...mlxLinear, ...mlxMixture } },
 };
 
 /** Keys and the table of Qwen3.5. */
@@ -555,6 +577,7 @@ const qwen35: ModelClass = {
   architecture: 'qwen35',
   classes: { Qwen3_5ForCausalLM: qwen35Defaults, Qwen3_5ForConditionalGeneration: qwen35Defaults },
   details: (draft) => readQwen35(draft, feedForward),
+  mlx: { qwen3_5: mlxQwen35 },
 };
 
 const qwen35moe: ModelClass = {
@@ -567,6 +590,7 @@ const qwen35moe: ModelClass = {
     const experts = withSharedExpert(draft, readExperts(draft.config, 'num_experts', expertRows));
     return { ...experts, keys: { ...keys, ...experts.keys }, table };
   },
+  mlx: { qwen3_5_moe: { ...mlxQwen35, ...mlxMixture } },
 };
 
 export const qwenFamily: readonly ModelClass[] = [

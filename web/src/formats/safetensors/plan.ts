@@ -8,6 +8,7 @@ import { type Note, noteOf } from '../../core/note.js';
 import { mention, type OptionMention } from '../../core/option-problem.js';
 import type { CastForm, CastType } from '../codecs/cast.js';
 import type { Form, Part } from '../codecs/codec.js';
+import { changesElements } from '../codecs/elements.js';
 import { grouped, joinedBytes, quotedNames } from '../files/bytes.js';
 import type { FilePlan, LogicalTensor, OutputFile, PartsOf, PlannedTensor, Segment, SourceTensor } from '../format.js';
 import { type Rule, ruleFor } from '../options.js';
@@ -262,8 +263,10 @@ function decideAll(
 
   /** Keeps a tensor. Codes are restored to floats, because the configuration cannot describe copies of them. */
   const keep = ({ source, stored, dtype, rule }: Candidate, kept: Reason) => {
-    const floats = rule === undefined && floatTypes.includes(dtype) ? layout?.floats : undefined;
-    if (stored === undefined || (floats ?? dtype) !== dtype)
+    const isCast = rule === undefined && floatTypes.includes(dtype) && layout?.keepsType?.(source.name) !== true;
+    const floats = isCast ? layout?.floats : undefined;
+    const changes = source.form.codec === 'cast' && changesElements(source.form as CastForm);
+    if (stored === undefined || changes || (floats ?? dtype) !== dtype)
       return castTo(source, floats ?? (dtype === 'F64' ? 'F32' : (dtype as CastType)));
     return source.isRenamed ? keptLogical(source, kept) : keptTensor(stored, kept, copies);
   };

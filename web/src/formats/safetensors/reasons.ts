@@ -17,6 +17,8 @@ export type SafetensorsReason =
       readonly bits: number;
     }
   | { readonly kind: 'complex' }
+  /** The program that loads the model computes it in floats. */
+  | { readonly kind: 'plain' }
   /** Stays a float in models of this architecture. */
   | { readonly kind: 'sensitive' }
   /** Belongs to another model in the checkpoint, such as a text encoder or a VAE. */
@@ -58,6 +60,7 @@ const words: { readonly [Kind in SafetensorsReason['kind']]: WordsOf<Kind> } = {
   conv1D: 'Conv1D',
   smallFloat: ({ bits }) => `float${bits} already`,
   complex: 'complex',
+  plain: 'computed in floats',
   sensitive: 'sensitive layer',
   otherModel: 'part of another model',
   measured: 'sizes are read from it',

@@ -165,6 +165,8 @@ export interface LayoutPlan {
   readonly groupsStacked?: boolean;
   /** Type of the tensors without codes, except those that rules keep or convert. @defaultValue as stored */
   readonly floats?: CastType | undefined;
+  /** True for tensors without codes that keep their type although `floats` states one. */
+  keepsType?(name: string): boolean;
   /** The form of a weight. Equal forms should be one object. @param groupSize undefined for whole rows, and without a choice */
   formOf(weight: WeightToStore, groupSize: number | undefined): Form;
   readonly weighing?: Weighing | undefined;

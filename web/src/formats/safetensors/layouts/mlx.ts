@@ -8,7 +8,7 @@
 import { ScalepointError } from '../../../core/errors.js';
 import { noteOf } from '../../../core/note.js';
 import { show } from '../../../core/show.js';
-import type { CastType } from '../../codecs/cast.js';
+import type { CastForm, CastType } from '../../codecs/cast.js';
 import { type Form, tileElements } from '../../codecs/codec.js';
 import { elementsOf } from '../../codecs/elements.js';
 import { type MicroscaledForm, type MicroscaledKind, microscaledBlock } from '../../codecs/microscaled.js';
@@ -122,16 +122,19 @@ function stackedExperts(name: string, members: readonly LogicalTensor[]): Logica
       badTensor(member.name, `it is ${text(member)}, and ${first.name} is ${text(first)}`);
   }
   if (form.codec === 'copy') badTensor(first.name, `experts of the type ${type} cannot be stacked`);
-  return {
-    name,
-    shape: [members.length, ...shape],
-    type,
-    form,
-    parts: members.flatMap((member) => member.parts),
-    isRenamed: true,
-    gathered: { width: elementsOf(shape.slice(1)), ...(form.codec === 'cast' ? {} : { members }) },
-  };
+  // Experts that were taken out of a stack lie in it alike.
+  const read = form.codec === 'cast' ? { view: first.gathered?.view } : { members };
+  const width = shape.at(-1) as number;
+  const parts = members.flatMap((member) => member.parts);
+  return { name, shape: [members.length, ...shape], type, form, parts, isRenamed: true, gathered: { width, ...read } };
 }
+
+/** The projections of experts, by their names in folders. */
+const usualProjections: Readonly<Record<string, string>> = {
+  gate_proj: 'gate_proj',
+  up_proj: 'up_proj',
+  down_proj: 'down_proj',
+};
 
 /** A model as mlx-lm has it. */
 interface MlxModel {
@@ -140,7 +143,9 @@ interface MlxModel {
   readonly unused: readonly string[];
   /** Keys that config.json needs besides its own. */
   readonly also: Fields;
-  readonly precise: string | undefined;
+  readonly known: NonNullable<KnownModels[string]>;
+  /** Names of the stacks. */
+  readonly stacks: ReadonlySet<string>;
 }
 
 /**
@@ -153,16 +158,26 @@ function arrangedModel(source: readonly LogicalTensor[], config: Fields | undefi
   };
   if (config === undefined)
     return refuse('MLX needs the config.json of the model beside it: give the folder of the model');
-  const { model_type: type, tie_word_embeddings: stated } = config;
+  const { model_type: type, text_config: given } = config;
+  const text = isFields(given) ? given : undefined;
+  const stated = config.tie_word_embeddings ?? text?.tie_word_embeddings;
   const model = typeof type === 'string' && Object.hasOwn(known, type) ? known[type] : undefined;
   if (model === undefined) {
     const list = Object.keys(known).join(', ');
     return refuse(`MLX: models of the type ${quoted(String(type))} are not known here; known are ${list}`);
   }
-  const { head, experts, precise, embedding = 'model.embed_tokens', output = 'lm_head' } = model;
+  const { head, experts, plusOne, embedding = 'model.embed_tokens', output = 'lm_head' } = model;
   const [embeddingName, headName] = [`${embedding}.weight`, `${output}.weight`];
   const all = source.map((tensor): LogicalTensor => {
     const name = model.rename?.(tensor.name) ?? tensor.name;
+    const { shape, form } = tensor;
+    if (plusOne?.test(name) && shape.length === 1 && form.codec === 'cast') {
+      const added: CastForm = { ...(form as CastForm), add: 1 };
+      return { ...tensor, name, form: added, isRenamed: true };
+    }
+    // A convolution of each channel has its taps in the second dimension.
+    if (plusOne !== undefined && /\.conv1d\.weight$/.test(name) && shape.length === 3 && shape[1] === 1)
+      return { ...tensor, name, shape: [shape[0] as number, shape[2] as number, 1], isRenamed: true };
     return name === tensor.name ? tensor : { ...tensor, name, isRenamed: true };
   });
   const names = new Set(all.map(({ name }) => name));
@@ -175,39 +190,48 @@ function arrangedModel(source: readonly LogicalTensor[], config: Fields | undefi
   if (!isTied && !hasHead)
     badTensor(headName, 'it is missing, and config.json does not say that the embedding takes its place');
   // Leave out what mlx-lm does not read, and stack experts, each stack in the place of its first.
+  const { block, projections = usualProjections, stack: stackModule = 'switch_mlp' } = experts ?? {};
   const pattern =
     experts &&
-    new RegExp(
-      `^(.*\\.${experts.block})\\.experts\\.(\\d{1,6})\\.(${Object.keys(experts.projections).join('|')})\\.weight$`,
-    );
+    new RegExp(`^(.*\\.${block})\\.experts\\.(\\d{1,6})\\.(${Object.keys(projections).join('|')})\\.(weight|bias)$`);
+  // mlx-lm has no place for layers behind those that it counts, which predict further tokens.
+  const layers = config.num_hidden_layers ?? text?.num_hidden_layers;
+  const isBeyond = (name: string) => {
+    const [, layer] = /(?:^|\.)layers\.(\d{1,6})\./.exec(name) ?? [];
+    return layer !== undefined && typeof layers === 'number' && Number(layer) >= layers;
+  };
   const unused: string[] = [];
   const stacks = new Map<string, LogicalTensor[]>();
   const order: (LogicalTensor | string)[] = [];
   for (const tensor of all) {
     const { name } = tensor;
-    if (/(^|\.)rotary_emb\.inv_freq$/.test(name) || model.unused?.test(name) || (isTied && name === headName)) {
+    const isUnused = /(^|\.)rotary_emb\.inv_freq$/.test(name) || model.unused?.test(name) || isBeyond(name);
+    if (isUnused || (isTied && name === headName)) {
       unused.push(name);
       continue;
     }
-    const [, prefix, index, projection] = pattern?.exec(name) ?? [];
+    const [, prefix, index, projection, end] = pattern?.exec(name) ?? [];
     if (experts === undefined || projection === undefined) {
       if (experts !== undefined && name.includes('.experts.'))
         badTensor(name, 'mlx-lm knows no such tensor of an expert');
       order.push(tensor);
       continue;
     }
-    const stackName = `${prefix}.switch_mlp.${experts.projections[projection]}.weight`;
+    const stackName = `${prefix}.${stackModule}.${projections[projection]}.${end}`;
     const stack = stacks.get(stackName) ?? [];
     if (!stacks.has(stackName)) order.push(stackName);
     stack[Number(index)] = tensor;
     stacks.set(stackName, stack);
   }
+  const tie = { tie_word_embeddings: isTied };
+  const ties = text === undefined ? tie : { text_config: { ...text, ...tie } };
   return {
     tensors: order.map((one) => (typeof one === 'string' ? stackedExperts(one, stacks.get(one) ?? []) : one)),
     unused,
     // mlx-lm and transformers have different defaults.
-    also: head === undefined && typeof stated !== 'boolean' ? { tie_word_embeddings: isTied } : {},
-    precise,
+    also: head === undefined && typeof stated !== 'boolean' ? ties : {},
+    known: model,
+    stacks: new Set(stacks.keys()),
   };
 }
 
@@ -326,7 +350,7 @@ export const mlxLayout = {
   /** Makes the decisions of a result. @throws ScalepointError `UNKNOWN_FORMAT` or `BAD_FILE` if mlx-lm does not load the model */
   plan({ tensors: source, choices, codes: mainCodes, beside, known }) {
     const config = beside.get('config.json');
-    const { tensors, unused, also, precise } = arrangedModel(source, config, known);
+    const { tensors, unused, also, stacks, known: model } = arrangedModel(source, config, known);
     const modelFloats = config && mlxFloats(config);
     const search = choices.search === 'best' ? choices.search : undefined;
     const range = search !== undefined || choices.range === 'mse' ? 'mse' : undefined;
@@ -341,14 +365,15 @@ export const mlxLayout = {
     return {
       tensors,
       floats: modelFloats,
+      keepsType: (name) => model.uncast?.test(name) === true,
       keptByName(name) {
         const reason = keeper(name);
         return reason?.kind === 'norm' || reason?.kind === 'bias' ? reason : undefined;
       },
       obstacle({ source: { name, shape }, codes }) {
         if (!name.endsWith('.weight')) return reasons.notWeight;
-        const isStack = shape.length === 3 && /\.switch_mlp\.\w+\.weight$/.test(name);
-        if (shape.length !== 2 && !isStack) return rankReason(shape.length);
+        if (shape.length !== 2 && !stacks.has(name)) return rankReason(shape.length);
+        if (model.plain?.test(moduleOfWeight(name))) return { kind: 'plain' };
         const by = typeof codes === 'number' ? 1 : microscaledBlock(codes as MicroscaledKind);
         const dimension = shape.at(-1) as number;
         return dimension % by === 0 ? undefined : { kind: 'notDivisible', dimension, by };
@@ -357,7 +382,7 @@ export const mlxLayout = {
       formOf({ source: { name, shape }, codes, dtype }, groupSize = usualGroup) {
         const floats = modelFloats ?? (dtype === 'F64' ? 'F32' : (dtype as CastType));
         const isRuled = choices.rules !== undefined && ruleFor(choices.rules, name) !== undefined;
-        const isPrecise = precise !== undefined && name.endsWith(`${precise}.weight`) && (shape.at(-1) ?? 1) % 64 === 0;
+        const isPrecise = model.precise?.test(moduleOfWeight(name)) === true && (shape.at(-1) ?? 1) % 64 === 0;
         return isPrecise && !isRuled ? formFor(8, 64, floats) : formFor(codes as MlxCodes, groupSize, floats);
       },
       weighing: {
