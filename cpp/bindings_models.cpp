@@ -277,7 +277,8 @@ Status rotate(float* x, uint32_t rows, const RotarySpec& spec, const uint32_t* p
 /// sinks: spec.heads floats or null. y: `tokens` rows of heads * head_size floats. scratch: a float for each token of a text.
 Status attend(const float* q, const float* k, const float* v, const float* sinks, uint32_t tokens, const AttentionSpec& spec,
               float* scratch, float* y) {
-  const size_t queries = size_t{tokens} * spec.heads * spec.head_size, keys = size_t{tokens} * spec.key_heads * spec.head_size;
+  const size_t queries = size_t{tokens} * spec.heads * spec.head_size;
+  const size_t keys = (size_t{spec.before} + tokens) * spec.key_heads * spec.head_size;
   return scalepoint::attend({q, queries}, {k, keys}, {v, keys}, {sinks, sinks == nullptr ? 0 : spec.heads}, spec,
                             {scratch, attention_scratch_size(spec)}, {y, queries});
 }

@@ -102,7 +102,7 @@ Status attend(std::span<const float> q, std::span<const float> k, std::span<cons
               const AttentionSpec& spec, std::span<float> scratch, std::span<float> y) noexcept {
   const size_t head_size = spec.head_size, width = spec.heads * head_size, key_width = spec.key_heads * head_size;
   if (width == 0 || key_width == 0 || spec.text_size == 0 || spec.heads % spec.key_heads != 0) return Status::kBadLayout;
-  const size_t tokens = q.size() / width;
+  const size_t before = spec.before, tokens = before + q.size() / width;
   if (q.size() % width != 0 || k.size() != tokens * key_width || v.size() != k.size() || y.size() != q.size() ||
       scratch.size() < attention_scratch_size(spec) || (!sinks.empty() && sinks.size() != spec.heads)) {
     return Status::kSizeMismatch;
@@ -111,11 +111,11 @@ Status attend(std::span<const float> q, std::span<const float> k, std::span<cons
   float* const scores = scratch.data();
   for (size_t text = 0; text < tokens; text += spec.text_size) {
     const size_t end = std::min(tokens, text + spec.text_size);
-    for (size_t token = text; token < end; token++) {
+    for (size_t token = std::max(text, before); token < end; token++) {
       const size_t last = spec.causal ? token + 1 : end;
       const size_t first = spec.window > 0 && last - text > spec.window ? last - spec.window : text;
       for (uint32_t head = 0; head < spec.heads; head++) {
-        const float* const query = q.data() + token * width + head * head_size;
+        const float* const query = q.data() + (token - before) * width + head * head_size;
         const size_t at = head / share * head_size;
         // Score the other tokens, some at a time.
         const size_t n = last - first, together = n / loops::kRows * loops::kRows;
@@ -131,7 +131,7 @@ Status attend(std::span<const float> q, std::span<const float> k, std::span<cons
         }
         softmax(scores, n, sinks.empty() ? nullptr : &sinks[head]);
         // Add up their values.
-        float* const to = y.data() + token * width + head * head_size;
+        float* const to = y.data() + (token - before) * width + head * head_size;
         std::fill(to, to + head_size, 0.0f);
         for (size_t i = 0; i < together; i += loops::kRows) {
           loops::add_scaled_rows(to, values + i * key_width, key_width, scores + i, head_size);

@@ -52,6 +52,7 @@ struct AttentionSpec {
   uint32_t window = 0;     ///< above 0: a token sees this many tokens, itself included
   bool causal = true;      ///< false: each token of a text sees all of it
   uint32_t text_size = 0;  ///< tokens of a text. Texts follow each other; the last one may be shorter.
+  uint32_t before = 0;     ///< tokens of k and v before those of q
 };
 
 /// Floats of scratch memory of attend.
@@ -59,7 +60,7 @@ struct AttentionSpec {
 
 /// y = softmax(scale q k') v for each head, within each text. Products, sums and powers are in float32, sums of powers in double.
 ///   sinks  a score for each head that takes a share, and has no value; or none
-/// Shape:   q, y: tokens * heads * head_size; k, v: tokens * key_heads * head_size.
+/// Shape:   q, y: tokens * heads * head_size; k, v: (spec.before + tokens) * key_heads * head_size.
 /// Status:  kBadLayout if a size is 0 or key_heads does not divide heads; kSizeMismatch.
 [[nodiscard]] Status attend(std::span<const float> q, std::span<const float> k, std::span<const float> v,
                             std::span<const float> sinks, const AttentionSpec& spec, std::span<float> scratch,

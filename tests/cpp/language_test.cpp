@@ -163,6 +163,30 @@ TEST(Transformer, AttendsWithSinks) {
   EXPECT_EQ(attend(q, k, v, Buffer<float>(std::vector<float>{0, 0}), spec, scratch, y), Status::kSizeMismatch);
 }
 
+TEST(Transformer, AttendsFromTheLastTokensOfAText) {
+  // Seven tokens, with and without a window: the last ones alone get what they get together with the others, bit by bit.
+  constexpr size_t kTokens = 7, kWidth = 6, kKeyWidth = 3;
+  const std::vector<float> q = Random(4).uniform_values(kTokens * kWidth, -2, 2);
+  const Buffer<float> k(Random(5).uniform_values(kTokens * kKeyWidth, -2, 2));
+  const Buffer<float> v(Random(6).uniform_values(kTokens * kKeyWidth, -2, 2));
+  for (const uint32_t window : {0u, 3u}) {
+    AttentionSpec spec = {.heads = 2, .key_heads = 1, .head_size = 3, .scale = 0.7f, .window = window, .text_size = kTokens};
+    Buffer<float> all(kTokens * kWidth), scratch(kTokens);
+    ASSERT_EQ(attend(Buffer<float>(q), k, v, {}, spec, scratch, all), Status::kOk);
+    for (size_t tokens = 0; tokens <= kTokens; tokens++) {
+      const auto from = static_cast<std::ptrdiff_t>((kTokens - tokens) * kWidth);
+      Buffer<float> last(tokens * kWidth);
+      spec.before = static_cast<uint32_t>(kTokens - tokens);
+      ASSERT_EQ(attend(Buffer<float>(std::vector<float>(q.begin() + from, q.end())), k, v, {}, spec, scratch, last), Status::kOk);
+      for (size_t i = 0; i < last.values().size(); i++) {
+        ASSERT_EQ(last.values()[i], all.values()[static_cast<size_t>(from) + i]);
+      }
+    }
+    spec.before = 1;
+    EXPECT_EQ(attend(Buffer<float>(q), k, v, {}, spec, scratch, all), Status::kSizeMismatch);
+  }
+}
+
 TEST(Transformer, CapsSoftly) {
   const std::vector<float> before = {0, -0.0f, 1, -1, 29, 30, -1000, 1e30f, 1e-30f, INFINITY, -INFINITY, NAN};
   Buffer<float> x(before);

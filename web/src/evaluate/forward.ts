@@ -5,7 +5,7 @@
  */
 import { ScalepointError } from '../core/errors.js';
 import { checkStatus } from '../core/memory.js';
-import type { LanguageFacts } from './facts.js';
+import type { LanguageFacts, Metadata } from './facts.js';
 import { fromWasm, toWasm } from './layer-handler.js';
 import type {
   LayerSpec,
@@ -45,6 +45,9 @@ const readSize = 1 << 20;
 /** Floats of the head that a worker holds at a time. */
 const headSize = 1 << 24;
 
+/** Bytes of weights that a worker holds at most: its memory has 4 GiB, and some is left to activations, keys and values. */
+export const mostHeldBytes = 3.8e9;
+
 /** Tokens of a slice, at least one text. */
 const sliceTokens = 512;
 
@@ -66,6 +69,13 @@ interface Routes {
   readonly inputs: Float32Array<ArrayBuffer>;
 }
 
+/** Options of loading weights. */
+interface LoadOptions {
+  /** Checks that the weights fit each other. */
+  readonly check?: ((specs: Partial<Record<ProductName, ProductSpec>>) => void) | undefined;
+  readonly place?: number | undefined;
+}
+
 /** Copies rows to an array of their own. */
 function gatherRows(
   from: Float32Array<ArrayBuffer>,
@@ -82,6 +92,8 @@ export class LanguageForward {
   readonly #workers: LayerWorkers;
   readonly #facts: LanguageFacts;
   readonly #tensors: LanguageTensors;
+  /** The layers whose weights are in memory. */
+  #heldLayers: readonly LayerSpec[] = [];
 
   constructor(layerWorkers: LayerWorkers, facts: LanguageFacts, tensors: LanguageTensors) {
     this.#workers = layerWorkers;
@@ -227,7 +239,7 @@ export class LanguageForward {
   }
 
   /** Puts the weights of a layer into the memory of all workers. */
-  async #begin({ index, experts }: LayerSpec): Promise<void> {
+  async #begin({ index, experts }: LayerSpec, place?: number): Promise<void> {
     const own = (name: string) => `blk.${index}.${name}.weight`;
     const products = this.#productsOf(index);
     const { normsBetween } = this.#facts;
@@ -241,7 +253,7 @@ export class LanguageForward {
       feedForwardNorm: own(hasSecond ? 'attn_norm' : normsBetween ? 'post_attention_norm' : 'ffn_norm'),
       feedForwardAfter: own('post_ffw_norm'),
     };
-    await this.#load([...Array(this.#workers.count).keys()], products, norms, (made) => {
+    const check: LoadOptions['check'] = (made) => {
       const { heads, keyHeads, headSize, hidden } = this.#facts;
       const [queries, keys] = [heads * headSize, keyHeads * headSize];
       const { together, output, up, down, router, sharedUp, sharedDown, sharedGate } = made;
@@ -261,7 +273,8 @@ export class LanguageForward {
             (sharedGate === undefined || (sharedGate.inputs === hidden && sharedGate.outputs === 1))
           : isFeedForward(up, down));
       if (!fits) throw new ScalepointError('BAD_FILE', `the matrices of layer ${index} do not fit its heads`);
-    });
+    };
+    await this.#load([...Array(this.#workers.count).keys()], products, norms, { check, place });
   }
 
   /** Has some workers hold weights and norms. */
@@ -269,14 +282,14 @@ export class LanguageForward {
     indices: readonly number[],
     products: Partial<Record<ProductName, ProductRows>>,
     norms: Readonly<Partial<Record<NormName, string>>>,
-    check: (specs: Partial<Record<ProductName, ProductSpec>>) => void = () => {},
+    { check, place }: LoadOptions = {},
   ): Promise<void> {
     const toAll = async (job: TransformerJob) => {
       await Promise.all(indices.map((worker) => this.#workers.ask(worker, job)));
     };
     const entries = Object.entries(products) as [ProductName, ProductRows][];
     const specs = Object.fromEntries(entries.map(([name, rows]) => [name, this.#specOf(rows)]));
-    check(specs);
+    check?.(specs);
     const read: Partial<Record<NormName, NormSpec>> = {};
     const { epsilon, isCentered, hasBareNorms, hidden } = this.#facts;
     for (const [name, tensor] of Object.entries(norms)) {
@@ -293,7 +306,7 @@ export class LanguageForward {
       const bias = this.#tensors.has(biasName) ? await this.#tensors.read(biasName, 0, 1) : undefined;
       read[name as NormName] = { weight: await this.#tensors.read(tensor, 0, 1), bias };
     }
-    await toAll({ kind: 'begin', products: specs, norms: read, epsilon, isCentered });
+    await toAll({ kind: 'begin', place, products: specs, norms: read, epsilon, isCentered });
     for (const [product, { names, row: first, rows }] of entries) {
       const { outputs, inputs } = specs[product] as ProductSpec;
       const step = Math.max(1, Math.floor(readSize / inputs));
@@ -303,7 +316,7 @@ export class LanguageForward {
         const count = rows ?? this.#tensors.size(name)[0];
         for (let row = 0; row < count; row += step) {
           const values = await this.#tensors.read(name, first + row, Math.min(step, count - row));
-          await toAll({ kind: 'fill', product, row: at + row, values });
+          await toAll({ kind: 'fill', place, product, row: at + row, values });
         }
         // A tied head has a bias of its own.
         const biasName = product === 'head' ? 'output.bias' : name.replace(/\.weight$/, '.bias');
@@ -314,7 +327,7 @@ export class LanguageForward {
           );
         at += count;
       }
-      if (bias.some((value) => value !== 0)) await toAll({ kind: 'fill', product, row: 'bias', values: bias });
+      if (bias.some((value) => value !== 0)) await toAll({ kind: 'fill', place, product, row: 'bias', values: bias });
     }
   }
 
@@ -338,10 +351,11 @@ export class LanguageForward {
     const run = async (expert: number, worker: number) => {
       const { tokens } = routes.experts[expert] as Routes['experts'][number];
       if (tokens.length === 0) return [];
-      await this.#load([worker], this.#expertOf(index, expert), {}, ({ up, down }) => {
+      const check: LoadOptions['check'] = ({ up, down }) => {
         if (up?.inputs === hidden && down?.outputs === hidden && up.outputs === 2 * down.inputs) return;
         throw new ScalepointError('BAD_FILE', `the matrices of the experts of layer ${index} do not fit`);
-      });
+      };
+      await this.#load([worker], this.#expertOf(index, expert), {}, { check });
       const answers: TransformerAnswer[] = [];
       for (let first = 0; first < tokens.length; first += sliceTokens) {
         const x = gatherRows(routes.inputs, hidden, tokens.slice(first, first + sliceTokens));
@@ -378,6 +392,65 @@ export class LanguageForward {
       await onExpert(expert + 1);
     });
   }
+
+  /**
+   * Puts the weights of all layers and the head into the memory of the workers, for `read`.
+   * @param onLayer called with the number of layers that are there
+   * @throws ScalepointError `UNKNOWN_FORMAT` for models with experts, `OUT_OF_MEMORY`
+   */
+  async hold(onLayer: (layers: number) => void | Promise<void>): Promise<void> {
+    const { layers, experts, architecture } = this.#facts;
+    if (experts > 0) {
+      const text = `${architecture} models with experts are not written with here; those without experts are`;
+      throw new ScalepointError('UNKNOWN_FORMAT', text);
+    }
+    // Refuse what cannot fit, before much of it is read.
+    const all = Array.from({ length: layers }, (_, index) => Object.values(this.#productsOf(index))).flat();
+    const numbers = [...all.flatMap(({ names }) => names), this.#head].reduce((sum, name) => {
+      const [rows, columns] = this.#tensors.size(name);
+      return sum + rows * columns;
+    }, 0);
+    if (4 * numbers > mostHeldBytes) {
+      const [need, most] = [4 * numbers, mostHeldBytes].map((bytes) => `${(bytes / 1e9).toFixed(1)} GB`);
+      const text = `the weights take ${need} as floats, in which they are computed with, and at most ${most} fit into the memory of a worker`;
+      throw new ScalepointError('OUT_OF_MEMORY', text);
+    }
+    const held: LayerSpec[] = [];
+    for (let index = 0; index < layers; index++) {
+      const layer = await this.#layerOf(index);
+      await this.#begin(layer, index);
+      held.push(layer);
+      await onLayer(held.length);
+    }
+    const options = { check: this.#checkHead, place: layers };
+    const head = { names: [this.#head], row: 0 };
+    await this.#load([...Array(this.#workers.count).keys()], { head }, { headNorm: 'output_norm.weight' }, options);
+    this.#heldLayers = held;
+  }
+
+  /**
+   * Reads tokens of one text, which follow `from` others that were read before. Tokens that were read from there on are forgotten. The
+   * weights are held (`hold`).
+   * @param room tokens of the text in all, the same number in every call
+   * @param count tokens at the end whose logits are wanted
+   * @returns a row of `vocabulary` logits for each of these
+   */
+  async read(ids: Uint32Array, from: number, room: number, count: number): Promise<Float32Array<ArrayBuffer>> {
+    const { hidden, layers, logitScale: scale, finalCap: cap } = this.#facts;
+    let states = await this.embed(ids);
+    for (const [place, layer] of this.#heldLayers.entries()) {
+      const { watch } = unwatched;
+      const job = { kind: 'layer', place, layer, states, textSize: room, watch, kept: { room, from } } as const;
+      states = (await this.#workers.ask(0, job, [states.buffer])).values;
+    }
+    states = states.slice((ids.length - count) * hidden);
+    return (await this.#workers.ask(0, { kind: 'logits', place: layers, states, scale, cap }, [states.buffer])).values;
+  }
+
+  readonly #checkHead: LoadOptions['check'] = ({ head }) => {
+    if (head?.inputs === this.#facts.hidden) return;
+    throw new ScalepointError('BAD_FILE', 'the head does not fit the states');
+  };
 
   /** Number of tokens that the model knows. */
   get vocabulary(): number {
@@ -420,9 +493,7 @@ export class LanguageForward {
     const rowsOfPiece = (piece: number) => Math.min(step, vocabulary - piece * step);
     const run = async (piece: number, worker: number) => {
       const head = { names: [this.#head], row: piece * step, rows: rowsOfPiece(piece) };
-      await this.#load([worker], { head }, { headNorm: 'output_norm.weight' }, (specs) => {
-        if (specs.head?.inputs !== hidden) throw new ScalepointError('BAD_FILE', 'the head does not fit the states');
-      });
+      await this.#load([worker], { head }, { headNorm: 'output_norm.weight' }, { check: this.#checkHead });
       return this.#workers.ask(worker, { kind: 'logits', states, scale, cap });
     };
     await takeInOrder(this.#workers, Math.ceil(vocabulary / step), run, (piece, { values }) => {
@@ -442,4 +513,5 @@ export interface RunnableLanguage {
   readonly forward: LanguageForward;
   /** Id that begins each chunk; undefined if the model adds none. */
   readonly beginning: number | undefined;
+  readonly metadata: Metadata;
 }

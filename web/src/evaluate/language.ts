@@ -165,7 +165,8 @@ export async function withLanguage<T>(
       const shapes = [...tensors.values()].flatMap((one) => (one instanceof Uint8Array ? [] : [one]));
       const facts = languageFacts(metadata, divisors, largestCount(shapes));
       const forward = new LanguageForward(layerWorkers, facts, rows);
-      return use({ layerWorkers, facts, forward, beginning: beginningOf(metadata, forward.vocabulary) });
+      const beginning = beginningOf(metadata, forward.vocabulary);
+      return use({ layerWorkers, facts, forward, beginning, metadata });
     });
   return options.layerWorkers === undefined ? withLayerWorkers(workers, options, start) : start(options.layerWorkers);
 }

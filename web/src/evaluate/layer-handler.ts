@@ -88,27 +88,52 @@ const nothing = (): TransformerAnswer => ({ values: new Float32Array(0), watched
 
 type Job<Kind extends TransformerJob['kind']> = Extract<TransformerJob, { kind: Kind }>;
 
-/** Holds the weights of a layer, and passes tokens through it. */
+/** Weights that are in memory together. */
+class HeldWeights {
+  /** Memory of norms and of scratch of products, until other weights come. */
+  readonly memory: Arena;
+  readonly products = new Map<ProductName, Product>();
+  readonly norms = new Map<NormName, { readonly weight: number; readonly bias: number; readonly width: number }>();
+  isCentered = false;
+  epsilon = 0;
+  /** Addresses of the keys and values of a text's tokens, once they are kept. */
+  kept: { readonly keys: number; readonly values: number } | undefined;
+
+  constructor(core: Core) {
+    this.memory = new Arena(core);
+  }
+
+  release(): void {
+    for (const product of this.products.values()) product.dispose();
+    this.memory.release();
+    this.products.clear();
+    this.norms.clear();
+    this.kept = undefined;
+  }
+}
+
+/** Holds the weights of a layer, or of several ones in places of their own, and passes tokens through them. */
 export class LayerHandler implements JobHandler {
   readonly #core: Core;
-  /** Memory of norms and of scratch of products, until other weights come; and memory of one job. */
-  readonly #weights: Arena;
+  /** Memory of one job. */
   readonly #work: Arena;
-  readonly #products = new Map<ProductName, Product>();
-  readonly #norms = new Map<NormName, { readonly weight: number; readonly bias: number; readonly width: number }>();
-  #isCentered = false;
-  #epsilon = 0;
+  readonly #places = new Map<number, HeldWeights>();
+  /** The weights of the current job. */
+  #held: HeldWeights;
   /** Addresses of sums of second moments. */
   readonly #moments = new Map<string, number>();
 
   constructor(core: Core) {
     this.#core = core;
-    this.#weights = new Arena(core);
+    this.#held = new HeldWeights(core);
     this.#work = new Arena(core);
   }
 
   /** @throws ScalepointError `NON_FINITE` naming the layer or the weight, `OUT_OF_MEMORY` */
   carryOut(job: TransformerJob): TransformerAnswer {
+    const { place = 0 } = job as { readonly place?: number };
+    this.#held = this.#places.get(place) ?? new HeldWeights(this.#core);
+    this.#places.set(place, this.#held);
     try {
       switch (job.kind) {
         case 'begin':
@@ -142,27 +167,25 @@ export class LayerHandler implements JobHandler {
   }
 
   #product(name: ProductName): Product {
-    const product = this.#products.get(name);
+    const product = this.#held.products.get(name);
     if (product === undefined) throw new Error(`no weights for ${name}`);
     return product;
   }
 
   #begin({ products, norms, isCentered, epsilon }: Job<'begin'>): TransformerAnswer {
-    this.#isCentered = isCentered;
-    this.#epsilon = epsilon;
-    for (const product of this.#products.values()) product.dispose();
-    this.#weights.release();
-    this.#products.clear();
-    this.#norms.clear();
+    const held = this.#held;
+    held.release();
+    held.isCentered = isCentered;
+    held.epsilon = epsilon;
     for (const [name, spec] of Object.entries(products)) {
-      this.#products.set(name as ProductName, new Product(spec, this.#core, this.#weights));
+      held.products.set(name as ProductName, new Product(spec, this.#core, held.memory));
     }
     for (const [name, { weight, bias }] of Object.entries(norms)) {
       const addresses = {
-        weight: this.#weights.place(weight),
-        bias: bias === undefined ? 0 : this.#weights.place(bias),
+        weight: held.memory.place(weight),
+        bias: bias === undefined ? 0 : held.memory.place(bias),
       };
-      this.#norms.set(name as NormName, { ...addresses, width: weight.length });
+      held.norms.set(name as NormName, { ...addresses, width: weight.length });
     }
     return nothing();
   }
@@ -170,18 +193,19 @@ export class LayerHandler implements JobHandler {
   /** Normalizes rows of floats. Without such a norm, they stay as they are. */
   #norm(name: NormName, from: number, floats: number, to: number): void {
     const { models } = this.#core;
-    const norm = this.#norms.get(name);
+    const { norms, isCentered, epsilon } = this.#held;
+    const norm = norms.get(name);
     if (norm === undefined) {
       if (from !== to) models.HEAPF32.copyWithin(to >>> 2, from >>> 2, (from >>> 2) + floats);
       return;
     }
     const { weight, bias, width } = norm;
     const rows = floats / width;
-    if (this.#isCentered) {
-      checkStatus(models.layerNorm(from, rows, weight, bias, width, this.#epsilon, to));
+    if (isCentered) {
+      checkStatus(models.layerNorm(from, rows, weight, bias, width, epsilon, to));
       return;
     }
-    checkStatus(models.rmsNorm(from, rows, weight, width, this.#epsilon, 0, to));
+    checkStatus(models.rmsNorm(from, rows, weight, width, epsilon, 0, to));
     if (bias === 0) return;
     for (let row = 0; row < rows; row++) checkStatus(models.addScaled(1, bias, width, to + row * width * 4));
   }
@@ -215,8 +239,9 @@ export class LayerHandler implements JobHandler {
     return { names, rows, columns, squares, x: watch.inputs.includes(key) ? fromWasm(core, x, n) : undefined };
   }
 
-  #layer({ layer, states, textSize, watch }: Job<'layer'>): TransformerAnswer {
+  #layer({ layer, states, textSize, watch, kept }: Job<'layer'>): TransformerAnswer {
     const core = this.#core;
+    const { products, norms } = this.#held;
     const takeFloats = (n: number) => this.#work.take(4 * n);
     const { models } = core;
     const { hidden, heads, keyHeads, headSize, isParallel, normsRotated } = layer;
@@ -226,12 +251,16 @@ export class LayerHandler implements JobHandler {
 
     // Take memory for a slice.
     const together = this.#product('together').spec;
-    const widthOf = (name: ProductName, side: 'inputs' | 'outputs') => this.#products.get(name)?.spec[side] ?? 0;
+    const widthOf = (name: ProductName, side: 'inputs' | 'outputs') => products.get(name)?.spec[side] ?? 0;
     const x = this.#work.place(states);
     const [normed, added] = [takeFloats(floats), takeFloats(floats)];
     const widest = [together.outputs, widthOf('up', 'outputs'), widthOf('sharedUp', 'outputs'), layer.experts];
     const wide = takeFloats(tokens * Math.max(...widest));
-    const [q, k, v] = [takeFloats(tokens * queries), takeFloats(tokens * keys), takeFloats(tokens * keys)];
+    const q = takeFloats(tokens * queries);
+    // Keys and values of the text's other tokens stand before these, if they are kept.
+    const before = kept?.from ?? 0;
+    const [allKeys, allValues] = this.#keysAndValues(keys, before + tokens, kept?.room);
+    const [k, v] = [allKeys + before * keys * 4, allValues + before * keys * 4];
     const mixed = takeFloats(tokens * Math.max(queries, widthOf('down', 'inputs'), widthOf('sharedDown', 'inputs')));
     const slice: Slice = { layer, tokens, wide, mixed, watch, watched: [] };
     const add = () => checkStatus(models.addScaled(layer.residualScale, added, floats, x));
@@ -252,21 +281,21 @@ export class LayerHandler implements JobHandler {
         column += columns * 4;
       }
     }
-    if (normsRotated) this.#rotate(q, k, textSize, slice);
+    if (normsRotated) this.#rotate(q, k, before, textSize, slice);
     this.#norm('queryNorm', q, tokens * queries, q);
     this.#norm('keyNorm', k, tokens * keys, k);
-    if (!normsRotated) this.#rotate(q, k, textSize, slice);
+    if (!normsRotated) this.#rotate(q, k, before, textSize, slice);
     const { attentionScale: scale, attentionCap: softcap, window } = layer;
-    const attention = { heads, keyHeads, headSize, scale, softcap, window, causal: true, textSize };
+    const attention = { heads, keyHeads, headSize, scale, softcap, window, causal: true, textSize, before };
     const scratch = takeFloats(textSize);
     const sinks = layer.sinks === undefined ? 0 : this.#work.place(layer.sinks);
     core.withRecord(AttentionSpecRecord, attention, (record) =>
-      checkStatus(models.attend(q, k, v, sinks, tokens, record, scratch, mixed)),
+      checkStatus(models.attend(q, allKeys, allValues, sinks, tokens, record, scratch, mixed)),
     );
     this.#apply('output', mixed, added, slice);
     this.#norm('attentionAfter', added, floats, added);
     // A parallel feed-forward part reads the inputs of attention, unless it has a norm of its own.
-    if (isParallel && this.#norms.has('feedForwardNorm')) this.#norm('feedForwardNorm', x, floats, normed);
+    if (isParallel && norms.has('feedForwardNorm')) this.#norm('feedForwardNorm', x, floats, normed);
     add();
 
     // Feed forward, or find the experts of each token.
@@ -275,9 +304,9 @@ export class LayerHandler implements JobHandler {
     if (layer.experts > 0) {
       this.#apply('router', normed, wide, slice);
       routes = this.#route(wide, normed, slice);
-      if (this.#products.has('sharedUp')) {
+      if (products.has('sharedUp')) {
         this.#feedForward(['sharedUp', 'sharedDown'], normed, added, slice);
-        if (this.#products.has('sharedGate')) this.#scaleShared(normed, added, slice);
+        if (products.has('sharedGate')) this.#scaleShared(normed, added, slice);
         add();
       }
     } else {
@@ -291,15 +320,25 @@ export class LayerHandler implements JobHandler {
     return { values: fromWasm(core, x, floats), watched: slice.watched, ...(routes && { routes }) };
   }
 
-  /** Turns queries and keys, if the layer does. */
-  #rotate(q: number, k: number, textSize: number, { layer, tokens }: Slice): void {
+  /** Memory for keys and values: of one job, or of a text with that room. */
+  #keysAndValues(width: number, tokens: number, room: number | undefined): readonly [keys: number, values: number] {
+    const take = (memory: Arena, n: number) => memory.take(n * width * 4);
+    if (room === undefined) return [take(this.#work, tokens), take(this.#work, tokens)];
+    if (tokens > room) throw new RangeError(`there is room for ${room} tokens, and ${tokens} are read`);
+    const { memory } = this.#held;
+    this.#held.kept ??= { keys: take(memory, room), values: take(memory, room) };
+    return [this.#held.kept.keys, this.#held.kept.values];
+  }
+
+  /** Turns queries and keys, if the layer does. @param before tokens of the text before these */
+  #rotate(q: number, k: number, before: number, textSize: number, { layer, tokens }: Slice): void {
     const { rotary, heads, keyHeads, headSize } = layer;
     if (rotary === undefined) return;
     const core = this.#core;
     const n = rotary.frequencies.length;
     const [positions, frequencies] = [this.#work.take(tokens * 4), this.#work.take(n * 8)];
     core.module.HEAPF64.set(rotary.frequencies, frequencies >>> 3);
-    for (let i = 0; i < tokens; i++) core.module.HEAPU32[(positions >>> 2) + i] = i % textSize;
+    for (let i = 0; i < tokens; i++) core.module.HEAPU32[(positions >>> 2) + i] = (before + i) % textSize;
     for (const [at, count] of [
       [q, heads],
       [k, keyHeads],
@@ -387,7 +426,7 @@ export class LayerHandler implements JobHandler {
   }
 
   #headInputs({ name, states, watch }: Job<'headInputs'>): TransformerAnswer {
-    const { width: inputs } = this.#norms.get('headNorm') ?? { width: 0 };
+    const { width: inputs } = this.#held.norms.get('headNorm') ?? { width: 0 };
     const x = this.#work.place(states);
     this.#norm('headNorm', x, states.length, x);
     const watched = this.#watchedInputs({ names: [name], inputs }, x, states.length / inputs, watch);

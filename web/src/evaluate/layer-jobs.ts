@@ -57,9 +57,11 @@ export interface LayerSpec extends Omit<LanguageFacts, 'layers' | 'context' | 'i
 
 /** A job of the forward pass. */
 export type TransformerJob =
-  /** Takes memory for weights. Those before are freed. */
+  /** Takes memory for weights. Those before in the same place are freed. */
   | {
       readonly kind: 'begin';
+      /** Number of the place that holds these weights; undefined for 0. */
+      readonly place?: number | undefined;
       readonly products: Readonly<Partial<Record<ProductName, ProductSpec>>>;
       readonly norms: Readonly<Partial<Record<NormName, NormSpec>>>;
       /** True if norms subtract the mean of a row. */
@@ -70,6 +72,7 @@ export type TransformerJob =
   /** Fills in rows of weights from one on, or the bias. */
   | {
       readonly kind: 'fill';
+      readonly place?: number | undefined;
       readonly product: ProductName;
       readonly row: number | 'bias';
       readonly values: Float32Array<ArrayBuffer>;
@@ -77,11 +80,17 @@ export type TransformerJob =
   /** Carries out a layer, up to the experts if it has some. */
   | {
       readonly kind: 'layer';
+      readonly place?: number | undefined;
       readonly layer: LayerSpec;
       readonly states: Float32Array<ArrayBuffer>;
       /** Tokens of a text; the last one may be shorter. */
       readonly textSize: number;
       readonly watch: Watch;
+      /**
+       * Keeps the keys and values of the tokens of one text, for jobs with its next tokens. There is room for that many tokens. These ones are
+       * the tokens from `from` on; those that were kept from there on are forgotten.
+       */
+      readonly kept?: { readonly room: number; readonly from: number } | undefined;
     }
   /** Carries out the feed-forward part of an expert on the rows that reach it. */
   | {
@@ -93,6 +102,7 @@ export type TransformerJob =
   /** Logits of some tokens for the rows of the head that are in memory. */
   | {
       readonly kind: 'logits';
+      readonly place?: number | undefined;
       readonly states: Float32Array<ArrayBuffer>;
       /** Factor of logits. */
       readonly scale: number;
