@@ -98,7 +98,7 @@ describe('evaluateModel', () => {
       tokens: byText.tokens,
       referencePerplexity: byText.perplexity,
     });
-    await expect(evaluateModel(file, { text: story })).rejects.toMatchObject({ code: 'BAD_FILE' });
+    await expect(evaluateModel(madeUp(), { text: story })).rejects.toMatchObject({ code: 'UNKNOWN_FORMAT' });
   });
 
   it('finds no divergence from itself', async () => {

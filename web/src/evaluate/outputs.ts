@@ -1,7 +1,9 @@
 import { convertersFrom } from '../architectures/registry.js';
+import { hasTokenizerJson } from '../architectures/tokenizer-json.js';
 import { languageArchitectures } from '../architectures/traits.js';
 import { withModel } from '../convert/open.js';
 import type { ModelInput } from '../convert/recognize.js';
+import type { GgufModel } from '../formats/gguf/gguf.js';
 
 /** The ways to compare the outputs of a model with those of another. */
 export interface OutputsKind {
@@ -9,6 +11,8 @@ export interface OutputsKind {
   readonly takesTexts: boolean;
   /** True if it can be run on arrays, as `compareModels` does with `run`. Both then need onnxruntime-web. */
   readonly takesArrays: boolean;
+  /** True if its file has a vocabulary that turns texts into tokens. */
+  readonly hasVocabulary?: boolean;
   /** The architecture of a language model. */
   readonly architecture?: string | undefined;
 }
@@ -32,6 +36,7 @@ export function outputsKind(input: ModelInput): Promise<OutputsKind> {
     if (typeof architecture !== 'string') return { takesTexts: false, takesArrays: false, architecture: undefined };
     const experts = metadata[`${architecture}.expert_count`] ?? 0;
     const takesTexts = languageArchitectures.includes(architecture) && experts === 0;
-    return { takesTexts, takesArrays: false, architecture };
+    const hasVocabulary = format.name === 'gguf' && hasTokenizerJson((model as GgufModel).header);
+    return { takesTexts, takesArrays: false, architecture, hasVocabulary };
   });
 }

@@ -1,7 +1,9 @@
 /** Texts for models: options about them, and their tokens. */
 
+import { tokenizerJson } from '../architectures/tokenizer-json.js';
 import { withHub } from '../convert/named.js';
-import type { Opened } from '../convert/open.js';
+import { type Opened, withModel } from '../convert/open.js';
+import type { ModelInput } from '../convert/recognize.js';
 import { type DataProgress, type WorkOptions, workEntries } from '../convert/work-options.js';
 
 import { asOption, rangeError, ScalepointError, typeError } from '../core/errors.js';
@@ -9,6 +11,7 @@ import { ofType, whole } from '../core/option-problem.js';
 import { callback, checkOptionValues, numberOption, type OptionsOf, option } from '../core/schema.js';
 import { show } from '../core/show.js';
 import { waitingFor } from '../core/waiting.js';
+import type { GgufModel } from '../formats/gguf/gguf.js';
 import type { ModelRuns, ModelSample, ModelSamples } from '../formats/run.js';
 
 /** Texts for a language model: ids of tokens, or characters with a tokenizer. */
@@ -34,7 +37,7 @@ const textEntries = {
   chunkSize: numberOption({ whole: true, min: 4 }),
   /** Most tokens to use, from the start of the texts. @defaultValue all */
   maxTokens: numberOption({ whole: true, min: 4 }),
-  /** Turns texts into ids. @defaultValue `tokenizer.json` beside the model, read by the package @huggingface/tokenizers */
+  /** Turns texts into ids. @defaultValue `tokenizer.json` beside the model, or the vocabulary in a GGUF file, read by the package @huggingface/tokenizers */
   tokenizer: option<TextTokenizer>((value, name) => {
     if (typeof (value as { encode?: unknown } | null)?.encode === 'function') return;
     throw typeError(name, { kind: 'object', keys: ['encode'] }, value);
@@ -79,10 +82,32 @@ interface TokenizersPackage {
   };
 }
 
-/** The tokenizer of a model's folder. @throws ScalepointError `RUNTIME` without the package, `BAD_FILE` without a tokenizer */
-async function folderTokenizer(opened: Opened): Promise<TextTokenizer> {
-  const tokenizer = await objectBeside(opened, 'tokenizer.json');
-  if (tokenizer === undefined) {
+/** The tokenizer beside a model, or in it: the contents of tokenizer.json and tokenizer_config.json. */
+export interface TokenizerContents {
+  readonly tokenizer: object;
+  readonly config: object;
+}
+
+/** The tokenizer of a model; undefined without one. @throws ScalepointError `BAD_FILE`, `UNKNOWN_FORMAT` for vocabularies that cannot be read */
+async function tokenizerContents(opened: Opened): Promise<TokenizerContents | undefined> {
+  const { format, model } = opened;
+  const beside = await objectBeside(opened, 'tokenizer.json');
+  if (beside !== undefined) {
+    return { tokenizer: beside, config: (await objectBeside(opened, 'tokenizer_config.json')) ?? {} };
+  }
+  if (format.name !== 'gguf') return undefined;
+  const tokenizer = tokenizerJson((model as GgufModel).header);
+  return tokenizer && { tokenizer, config: {} };
+}
+
+/** The tokenizer beside a model or in it, for the package @huggingface/tokenizers. @throws what `tokenizerContents` and `inspectModel` throw */
+export const tokenizerOf = (input: ModelInput): Promise<TokenizerContents | undefined> =>
+  withModel(input, {}, tokenizerContents);
+
+/** The tokenizer of a model. @throws ScalepointError `RUNTIME` without the package, `BAD_FILE` without a tokenizer */
+async function modelTokenizer(opened: Opened): Promise<TextTokenizer> {
+  const contents = await tokenizerContents(opened);
+  if (contents === undefined) {
     const text =
       'there is no tokenizer.json beside the model; give the ids of tokens in place of texts, or a tokenizer';
     throw new ScalepointError('BAD_FILE', text);
@@ -96,7 +121,7 @@ async function folderTokenizer(opened: Opened): Promise<TextTokenizer> {
     throw new ScalepointError('RUNTIME', text, { cause });
   }
   try {
-    const made = new loaded.Tokenizer(tokenizer, (await objectBeside(opened, 'tokenizer_config.json')) ?? {});
+    const made = new loaded.Tokenizer(contents.tokenizer, contents.config);
     return { encode: (text) => made.encode(text, { add_special_tokens: false }).ids };
   } catch (cause) {
     throw new ScalepointError('BAD_FILE', 'tokenizer.json cannot be read', { cause });
@@ -134,7 +159,10 @@ export async function chunkedTokens(
   const encode = async (text: string) => {
     if (made === undefined) {
       const has = await Promise.all(opened.map(({ beside }) => beside.file('tokenizer.json')));
-      made = await folderTokenizer(opened[has.findIndex((bytes) => bytes !== undefined)] ?? (opened[0] as Opened));
+      const found = opened[has.findIndex((bytes) => bytes !== undefined)];
+      made = await modelTokenizer(
+        found ?? opened.find(({ format }) => format.name === 'gguf') ?? (opened[0] as Opened),
+      );
     }
     return made.encode(text);
   };

@@ -90,6 +90,34 @@ function theirPatterns(name: string): readonly string[] | undefined {
   return found?.steps.flatMap((step) => named[step] ?? [step]);
 }
 
+/** Names of pre-tokenizers of the table under which tokenizers are told apart by other facts than their patterns. */
+const otherNames: Readonly<Record<string, string>> = { 'smaug-bpe': 'llama-bpe', starcoder: 'smollm' };
+
+/**
+ * Steps of a pre-tokenizer as tokenizer.json has them; undefined for names that are not known.
+ * @param pre llama.cpp's name
+ * @param renamed names that families give to pre-tokenizers, each behind the one in the table
+ */
+export function preTokenizerSteps(
+  pre: unknown,
+  renamed: readonly (readonly [own: string, name: string])[],
+): readonly object[] | undefined {
+  const own = renamed.find(([, name]) => name === pre)?.[0] ?? pre;
+  const name = otherNames[String(own)] ?? own;
+  const named: Readonly<Record<string, object>> = {
+    [byteLevel]: { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: false },
+    [wordBytes]: { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: true },
+    [digit]: { type: 'Digits', individual_digits: true },
+    [digits]: { type: 'Digits', individual_digits: false },
+    [signs]: { type: 'Punctuation', behavior: 'Contiguous' },
+  };
+  return known
+    .find((one) => one.name === name)
+    ?.steps.map(
+      (step) => named[step] ?? { type: 'Split', pattern: { Regex: step }, behavior: 'Isolated', invert: false },
+    );
+}
+
 /** A step in the spelling of the table, or its name in parentheses. `alone`: no other step splits by a pattern. */
 function stepOf(entry: Json, alone: boolean): string {
   const type = member(entry, 'type');

@@ -97,6 +97,28 @@ export function pairOf(key: GgufKey): GgufPair {
   return { key: key.name, bytes: pair.all() };
 }
 
+/** All elements of an array of a header, which its metadata may have cut; undefined for other values. */
+export function arrayOf({ pairs }: GgufHeader, name: string): (MetadataScalar | string)[] | undefined {
+  const bytes = pairs.find(({ key }) => key === name)?.bytes;
+  if (bytes === undefined) return undefined;
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  // The reader of the header has checked all lengths.
+  const number = (at: number) => Number(view.getBigUint64(at, true));
+  let at = 8 + number(0);
+  if (valueTypes[view.getUint32(at, true)]?.name !== 'array') return undefined;
+  const type = valueTypes[view.getUint32(at + 4, true)] as ValueType;
+  const count = number(at + 8);
+  at += 16;
+  const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+  return Array.from({ length: count }, () => {
+    const begin = at + type.bytes;
+    const length = type.name === 'string' ? number(at) : 0;
+    const value = type.get?.(view, at) ?? decoder.decode(bytes.subarray(begin, begin + length));
+    at = begin + length;
+    return value;
+  });
+}
+
 /** A key with an unsigned 32-bit value. */
 export const u32Pair = (name: string, value: number): GgufPair => pairOf({ name, type: 'u32', value });
 
