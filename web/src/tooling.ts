@@ -49,7 +49,10 @@ export {
 export { type Flag, flagWords, type NumberForm, readNumber, type Words } from './core/schema.js';
 export { show } from './core/show.js';
 export { nextTask } from './core/waiting.js';
+export { mostHeldBytes } from './evaluate/forward.js';
 export { type OutputsKind, outputsKind } from './evaluate/outputs.js';
+export { type TokenizerContents, tokenizerOf } from './evaluate/texts.js';
+export { type Reader, withReader } from './evaluate/write.js';
 export { grouped } from './formats/files/bytes.js';
 export { StateFile } from './formats/files/state-file.js';
 export type { Finding, FormatInfo, MetadataValue, Target } from './formats/format.js';

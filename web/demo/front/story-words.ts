@@ -56,31 +56,3 @@ export class Vocabulary {
     return new TextDecoder().decode(Uint8Array.from(tokens.flatMap((token) => this.#bytes.get(token) ?? [])));
   }
 }
-
-/** Words of a text with the blanks before them. */
-export const wordsOf = (text: string): string[] => text.match(/\s*\S+/g) ?? [];
-
-/**
- * For each word of a text, true if it is not part of the longest common sequence of words with another text.
- */
-export function differing(text: readonly string[], other: readonly string[]): boolean[] {
-  const width = other.length + 1;
-  const [a, b] = [text.map((word) => word.trim()), other.map((word) => word.trim())];
-  // The length of the longest common sequence of the rest of both, from each place on.
-  const lengths = new Uint16Array((a.length + 1) * width);
-  for (let i = a.length - 1; i >= 0; i--) {
-    for (let j = b.length - 1; j >= 0; j--) {
-      const skipped = Math.max(lengths[(i + 1) * width + j]!, lengths[i * width + j + 1]!);
-      lengths[i * width + j] = a[i] === b[j] ? lengths[(i + 1) * width + j + 1]! + 1 : skipped;
-    }
-  }
-  const differs = a.map(() => true);
-  for (let i = 0, j = 0; i < a.length && j < b.length; ) {
-    if (a[i] === b[j]) {
-      differs[i++] = false;
-      j++;
-    } else if (lengths[(i + 1) * width + j]! >= lengths[i * width + j + 1]!) i++;
-    else j++;
-  }
-  return differs;
-}

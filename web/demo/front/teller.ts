@@ -1,11 +1,12 @@
 import type { Scalepoint } from 'scalepoint';
+import { differing, isStuck, verdictOf, wordsOf } from '../shared/continuations.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { messageOf } from '../shared/problems.js';
 import { siteRoot } from '../shared/site.js';
 import { readSample, type Storage } from './network.js';
 import type { Story, Telling } from './state.js';
 import { type StoryConfig, type StoryModel, Storyteller } from './story-model.js';
-import { differing, type TokenizerFile, Vocabulary, wordsOf } from './story-words.js';
+import { type TokenizerFile, Vocabulary } from './story-words.js';
 
 /** Widths that write side by side, the widest first. */
 const widths = [32, 8, 4, 3, 2] as const;
@@ -45,36 +46,8 @@ async function fetchModel(core: Scalepoint): Promise<{ model: StoryModel; vocabu
   return { model: { config, tensors: readSample(weights, core) }, vocabulary: new Vocabulary(tokenizer) };
 }
 
-/** A story ends that repeats up to this many tokens this many times. */
-const longestPeriod = 6;
-const repetitions = 6;
-
 const nextFrame = () => new Promise<void>((done) => requestAnimationFrame(() => done()));
 const pause = () => new Promise<void>((done) => setTimeout(done));
-
-/** True if the last tokens repeat a few again and again. */
-function isStuck(tokens: readonly number[]): boolean {
-  for (let period = 1; period <= longestPeriod; period++) {
-    const repeated = tokens.slice(-period * repetitions);
-    if (repeated.length === period * repetitions && repeated.every((token, i) => token === repeated[i % period]))
-      return true;
-  }
-  return false;
-}
-
-/** The sentence about a whole story. */
-function verdictOf(
-  words: readonly string[],
-  original: readonly string[],
-  marks: readonly boolean[],
-  stuck: boolean,
-): string {
-  if (stuck) return 'It fell apart, and repeats itself without end.';
-  const count = marks.filter(Boolean).length;
-  if (count === 0 && words.length === original.length) return 'Word for word the same story.';
-  if (count === 0) return `The same words, but ${formatMany(original.length - words.length, 'word')} are missing.`;
-  return `${count} of ${formatMany(words.length, 'word')} ${count === 1 ? 'differs' : 'differ'}.`;
-}
 
 const storageOf = (bits: number, { groups, search }: Telling): Storage => ({
   bits,
@@ -170,7 +143,7 @@ export class Teller {
         const sentence =
           story.bits === first
             ? `${formatMany(words.length, 'word')}.`
-            : verdictOf(words, originalWords, marks, story.stuck);
+            : verdictOf('story', words, originalWords, marks, story.stuck);
         change(story.bits, { words, marks, verdict: story.done ? sentence : '' });
       }
       show(shown);

@@ -1,4 +1,5 @@
-import { type PageFile, wholeFile } from '../shared/page-files.js';
+import { tokenizerOf } from '../../src/tooling.js';
+import { inputOf, type PageFile, wholeFile } from '../shared/page-files.js';
 
 /** A text and the files of its tokenizer. */
 export interface TextQuestion {
@@ -12,20 +13,44 @@ export interface TextQuestion {
   readonly tokens: number;
 }
 
-/** Ids of a text's tokens. */
-export async function idsOf({ files, tokenizer, text, tokens }: TextQuestion): Promise<Uint32Array<ArrayBuffer>> {
+/** Turns texts into tokens, and back. */
+interface ModelTokenizer {
+  encode(text: string): readonly number[];
+  decode(ids: readonly number[]): string;
+}
+
+/** The tokenizer that was chosen, that of the model's folder, or that of a GGUF file. */
+export async function tokenizerFor({
+  files,
+  tokenizer,
+}: Omit<TextQuestion, 'text' | 'tokens'>): Promise<ModelTokenizer> {
   const { Tokenizer } = await import('@huggingface/tokenizers');
-  const json = async (name: string): Promise<object> => {
+  const json = async (name: string): Promise<object | undefined> => {
     const file = [...tokenizer, ...files].find((one) => one.name === name);
-    return file === undefined ? {} : (JSON.parse(await (await wholeFile(file)).text()) as object);
+    return file && (JSON.parse(await (await wholeFile(file)).text()) as object);
   };
-  let encode: (text: string) => readonly number[];
+  const chosen = await json('tokenizer.json').catch((error) => Promise.reject(unreadable(error)));
+  const contents = chosen
+    ? { tokenizer: chosen, config: await json('tokenizer_config.json') }
+    : await tokenizerOf(inputOf(files));
   try {
-    const made = new Tokenizer(await json('tokenizer.json'), await json('tokenizer_config.json'));
-    encode = (words) => made.encode(words, { add_special_tokens: false }).ids;
+    const made = new Tokenizer(contents?.tokenizer ?? {}, contents?.config ?? {});
+    return {
+      encode: (text) => made.encode(text, { add_special_tokens: false }).ids,
+      decode: (ids) => made.decode([...ids], { skip_special_tokens: true, clean_up_tokenization_spaces: false }),
+    };
   } catch (error) {
-    throw new Error(`tokenizer.json cannot be read: ${error instanceof Error ? error.message : String(error)}`);
+    throw unreadable(error);
   }
+}
+
+const unreadable = (error: unknown) =>
+  new Error(`tokenizer.json cannot be read: ${error instanceof Error ? error.message : String(error)}`);
+
+/** Ids of a text's tokens. */
+export async function idsOf(question: TextQuestion): Promise<Uint32Array<ArrayBuffer>> {
+  const { text, tokens } = question;
+  const { encode } = await tokenizerFor(question);
   const words =
     text === undefined ? await (await fetch(new URL('./story.txt', import.meta.url))).text() : await text.text();
   const ids = Uint32Array.from(encode(words));

@@ -1,5 +1,5 @@
 // The queue of comparisons of outputs, and the worker that makes them.
-import { type PlanOptions, presetTarget, ScalepointError } from 'scalepoint/model';
+import { type ModelFormat, type PlanOptions, presetTarget, ScalepointError } from 'scalepoint/model';
 import type { OutputsKind } from '../../src/tooling.js';
 import { callWorker } from '../shared/calls.js';
 import type { ModelFile } from '../shared/files.js';
@@ -56,11 +56,19 @@ const initial: JudgeState = {
 
 const fileKey = (file: File | undefined) => file && [file.name, file.size, file.lastModified];
 
+/** Key of the result of a choice. */
+export const resultKey = (choice: ModelChoice): readonly unknown[] => [
+  ...[settingsKey(choice), choice.size],
+  [...choice.kept].sort(),
+];
+
 /** Key of a choice with some data. */
 function keyOf(choice: ModelChoice, { kind, text, tokens, inputs }: OutputsData): string {
-  const data = [kind, fileKey(text), tokens, fileKey(inputs)];
-  return JSON.stringify([settingsKey(choice), choice.size, [...choice.kept].sort(), data]);
+  return JSON.stringify([...resultKey(choice), kind, fileKey(text), tokens, fileKey(inputs)]);
 }
+
+/** The target that restores the codes of a format to floats. */
+export const floatsFor = (format: ModelFormat): string => presetTarget(format, 'safe');
 
 /** The settings of a choice beside its type: `group-size 32, with rules`. */
 function settingsOf({ words, rules, kept, statistics }: ModelChoice): string {
@@ -110,8 +118,9 @@ export class Judge {
     this.#draw();
   }
 
-  /** The files of a tokenizer: those of the model, or those that were chosen. */
+  /** True if there is a tokenizer: in the file of the model, beside it, or one that was chosen. */
   get hasTokenizer(): boolean {
+    if (this.kind.hasVocabulary === true) return true;
     return [...this.#model.files, ...this.#state.data.tokenizer].some(({ name }) => name === 'tokenizer.json');
   }
 
@@ -213,8 +222,7 @@ export class Judge {
     try {
       const options = await this.#optionsOf(this.#model, wanted.choice);
       if (this.#state.queue[0] !== wanted) return;
-      const format = formatFor(this.#model, wanted.choice.to);
-      const floats = presetTarget(format, 'safe');
+      const floats = floatsFor(formatFor(this.#model, wanted.choice.to));
       const question = {
         ...data,
         needsRuntime: this.kind.takesArrays,

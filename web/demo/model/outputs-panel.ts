@@ -19,8 +19,8 @@ const mostBytes = 2e9;
 /** Share of the bar that quantizing takes. */
 const quantizeShare = 0.2;
 
-/** Reason not to offer it; undefined if it is offered, an empty text if nobody expects it. */
-function whyNot({ model, plan, choice, outputs: kind }: OpenState): string | undefined {
+/** Reason not to run the result; undefined if it is offered, an empty text if nobody expects it. */
+export function whyNoOutputs({ model, plan, choice, outputs: kind }: OpenState): string | undefined {
   if (plan === undefined || kind === undefined) return '';
   const { takesTexts, takesArrays, architecture } = kind;
   if (!takesTexts && !takesArrays) {
@@ -72,6 +72,16 @@ export class OutputsPanel {
     return true;
   }
 
+  /** The files of a tokenizer that were chosen apart from the model. */
+  get tokenizer(): readonly File[] {
+    return this.#active?.state.data.tokenizer ?? [];
+  }
+
+  /** True if there is a tokenizer for texts. */
+  get hasTokenizer(): boolean {
+    return this.#active?.hasTokenizer === true;
+  }
+
   /** Stops comparing. */
   rest(): void {
     this.#active?.cancel(false);
@@ -80,7 +90,7 @@ export class OutputsPanel {
 
   view(state: OpenState): TemplateResult {
     const { model, outputs: kind } = state;
-    const why = whyNot(state);
+    const why = whyNoOutputs(state);
     const before = this.#active;
     this.#active = undefined;
     if (why === undefined && kind !== undefined) {

@@ -1,51 +1,17 @@
 // Quantizes a model into memory, and compares the outputs of the result with those of the original. It is started for one visitor's request,
 // and ended to cancel it.
-import { compareModels, evaluateModel, type PlanOptions, quantizeModel } from 'scalepoint/model';
-import { isFileBeside } from '../../src/tooling.js';
+import { compareModels, evaluateModel } from 'scalepoint/model';
 import { answerCalls } from '../shared/calls.js';
-import { inputOf, type PageFile, wholeFile } from '../shared/page-files.js';
+import { inputOf } from '../shared/page-files.js';
 import { idsOf } from './ids.js';
+import { makeResult } from './made.js';
 import { chunkTokens, type JudgedType, type OutputsProgress, type OutputsQuestion } from './outputs.js';
-import { savingWorkers, withWorkers } from './workers.js';
 
 type OnProgress = (step: OutputsProgress) => void;
+/** Progress of quantizing as a step of the work. */
+const quantizing = (onProgress: OnProgress) => (share: number) => onProgress({ step: 'quantize', share });
+
 type Judged = Pick<JudgedType, 'bytes' | 'seconds' | 'judgment'>;
-
-const isBeside = ({ name, webkitRelativePath }: PageFile) => isFileBeside(name, webkitRelativePath);
-
-/** Quantizes. Without workers of its own, this one does the work. */
-async function quantized(files: readonly PageFile[], options: PlanOptions, onProgress: OnProgress) {
-  const work = (workers: number) =>
-    quantizeModel(inputOf(files), {
-      ...options,
-      workers,
-      onProgress: ({ bytesDone, bytesTotal }) =>
-        onProgress({ step: 'quantize', share: bytesDone / Math.max(1, bytesTotal) }),
-    });
-  return withWorkers(savingWorkers, work);
-}
-
-/** The result, with the files that describe the model. Folders of codes are restored to floats, which hold the same values. */
-async function makeResult(
-  { files, options, floats }: OutputsQuestion,
-  onProgress: OnProgress,
-): Promise<{ result: File[]; bytes: number }> {
-  const { files: made, config, blob } = await quantized(files, options as PlanOptions, onProgress);
-  const name = made[0]?.name ?? 'model';
-  let content = await blob();
-  const bytes = content.size;
-  if (config !== undefined) {
-    const restored = await quantizeModel(new File([content], name), {
-      to: floats as PlanOptions['to'],
-      requantize: true,
-      rules: [{ match: '.', keep: true }],
-      workers: 0,
-    } as PlanOptions);
-    content = await restored.blob();
-  }
-  const beside = await Promise.all(files.filter(isBeside).map(wholeFile));
-  return { result: [new File([content], name), ...beside], bytes };
-}
 
 /** The site's own onnxruntime-web: with WebGPU, which takes a larger file, only where there is a GPU to use. */
 async function loadedRuntime(wantsGpu: boolean) {
@@ -66,7 +32,7 @@ async function hasGpu(): Promise<boolean> {
 async function judgeTexts(question: OutputsQuestion, onProgress: OnProgress): Promise<Judged> {
   // A text that cannot be read is found before the long part.
   const ids = await idsOf(question);
-  const { result, bytes } = await makeResult(question, onProgress);
+  const { result, bytes } = await makeResult(question, quantizing(onProgress));
   const run = question.needsRuntime ? { runtime: await loadedRuntime(false) } : undefined;
   const begin = performance.now();
   const figures = await evaluateModel(result, {
@@ -85,7 +51,7 @@ async function judgeTexts(question: OutputsQuestion, onProgress: OnProgress): Pr
 }
 
 async function judgeArrays(question: OutputsQuestion, onProgress: OnProgress): Promise<Judged> {
-  const { result, bytes } = await makeResult(question, onProgress);
+  const { result, bytes } = await makeResult(question, quantizing(onProgress));
   const wantsGpu = await hasGpu();
   onProgress({ step: 'run', wantsGpu });
   const runtime = await loadedRuntime(wantsGpu);

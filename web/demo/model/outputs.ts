@@ -4,7 +4,7 @@ import type { LanguageComparison } from 'scalepoint/model';
 import type { RunReport } from '../../src/tooling.js';
 import { formatCount } from '../shared/format.js';
 import type { VerticalAxis } from '../shared/lines.js';
-import type { PageFile } from '../shared/page-files.js';
+import type { ResultQuestion } from './made.js';
 
 /** Data that both models are run on. */
 export interface OutputsData {
@@ -57,15 +57,9 @@ export type OutputsProgress =
     };
 
 /** A request to the worker: compare a result with the model that it is made of. */
-export interface OutputsQuestion extends OutputsData {
+export interface OutputsQuestion extends OutputsData, ResultQuestion {
   /** True if the models run in onnxruntime-web. */
   readonly needsRuntime: boolean;
-  /** The files of the model. */
-  readonly files: readonly PageFile[];
-  /** Options of `quantizeModel`. */
-  readonly options: object;
-  /** A target of floats in the format of the result, which restores codes. */
-  readonly floats: string;
 }
 
 /** Choices of the number of tokens. */

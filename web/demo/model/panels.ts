@@ -22,6 +22,7 @@ import { initialState, isOpen, isPlanned, isSaving, type OpenState, type State }
 import { StatisticsPanel } from './statistics-panel.js';
 import { rememberedColumns, TensorsPanel } from './tensors-panel.js';
 import { worstView } from './worst-panel.js';
+import { WritePanel } from './write-panel.js';
 
 /** The file: name, format, and its parts if there are several. */
 function fileView({ name, format, tensors, files, hub }: ModelFile, session: ModelSession): TemplateResult {
@@ -97,6 +98,7 @@ export function startPanels(): Opening {
   const events = { look: (name: string) => lookAt(session, name), keep: (name: string) => session.keep(name) };
   const sizes = new SizesPanel(session, redraw);
   const outputs = new OutputsPanel(session, redraw);
+  const writing = new WritePanel(session, outputs, redraw);
   const bytes = new BytesPanel(session, redraw);
   const settings = new SettingsPanel(session, redraw);
   const statistics = new StatisticsPanel(session, store.get, redraw);
@@ -120,6 +122,7 @@ export function startPanels(): Opening {
     <p class="hint" id="model-notes">${notesText(state)}</p>
     ${savedView(state, { panel: push.view(state), button: push.button(state) })}
     ${outputs.view(state)}
+    ${writing.view(state)}
     ${bytes.view(state)}
     ${settings.view(state, statistics.view(state))}
     <div class="bench">
@@ -143,7 +146,10 @@ export function startPanels(): Opening {
     list.hidden = models === undefined;
     statistics.follow(model);
     if (before?.run.kind === 'saved' && run !== before.run) before.run.saved.drop();
-    if (!isOpen(state)) outputs.rest();
+    if (!isOpen(state)) {
+      outputs.rest();
+      writing.rest();
+    }
     renderWithFocus(() => {
       render(isOpen(state) ? openView(state) : nothing, opened);
       render(models === undefined ? nothing : several.view(models), list);

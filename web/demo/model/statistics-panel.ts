@@ -116,7 +116,8 @@ export class StatisticsPanel {
     const waiting = this.#waiting;
     if (waiting !== undefined && !isSaving(run)) this.#use(waiting, model);
     // A model of ONNX would take the runtime as well.
-    const isMakeable = outputs?.takesTexts === true && !outputs.takesArrays && hasTokenizer(model);
+    const canRead = hasTokenizer(model) || outputs?.hasVocabulary === true;
+    const isMakeable = outputs?.takesTexts === true && !outputs.takesArrays && canRead;
     const works = this.#share !== undefined;
     const isUsed = choice.statistics !== undefined;
     const words = works

@@ -8,7 +8,8 @@ import { generator, story } from '../../../../scripts/site/storyteller/stories.m
 import { readLink } from '../../../../web/demo/front/link.js';
 import { plainStorage, readSample } from '../../../../web/demo/front/network.js';
 import { type StoryConfig, Storyteller } from '../../../../web/demo/front/story-model.js';
-import { differing, type TokenizerFile, Vocabulary, wordsOf } from '../../../../web/demo/front/story-words.js';
+import { type TokenizerFile, Vocabulary } from '../../../../web/demo/front/story-words.js';
+import { differing, wordsOf } from '../../../../web/demo/shared/continuations.js';
 import { path, startSite } from '../site.js';
 
 const folder = path('web/demo/public/samples/storyteller');
