@@ -84,7 +84,7 @@ const head = (root, path, title, description, address) => `
     <meta property="og:image" content="${address ?? (root || './')}${previewOf(path)}">
     <meta property="og:image:alt" content="${title}">${address === undefined ? '' : `\n    <meta property="og:url" content="${address}${path}">\n    <link rel="canonical" href="${address}${path}">`}
     <meta name="twitter:card" content="summary_large_image">
-    <link rel="icon" href="${root}shared/icon.svg" type="image/svg+xml">
+    <link rel="icon" href="/icon.svg" type="image/svg+xml">
     <script src="/theme.js"></script>
     <link rel="stylesheet" href="${root}shared/style.css">`;
 
