@@ -14,7 +14,8 @@ interface TableLine {
    * `ternary` rounds to three values.
    * `fill=264` adds rows of zeros up to this number, `times=0.5` multiplies, `byrows=64*0.5,32*2` multiplies rows besides.
    * `-exp` takes -exp(x), and `columns=16:0,2,1,3` puts columns in blocks of 16 into another order.
-   * `np=3x64x64[:,:,0::2]T` is NumPy's way to take elements: a shape, slices, and perhaps the transpose of the last two dimensions.
+   * `np=3x64x64[:,:,0::2]T` is NumPy's way to take elements: a shape, slices, and perhaps the transpose of the last two dimensions, or
+   * by `T021` that of all of them.
    */
   readonly changes: ReadonlyMap<string, string>;
 }
@@ -95,7 +96,7 @@ function factorsOf(text: string): Float32Array {
 
 /** Elements of an array by NumPy's rules. */
 function sliced(text: string, values: Float32Array): Float32Array {
-  const [, shape = '', slices, turn] = /^([\dx]+)(?:\[(.*)\])?(T?)$/.exec(text) as RegExpExecArray;
+  const [, shape = '', slices, turn = ''] = /^([\dx]+)(?:\[(.*)\])?(T\d*)?$/.exec(text) as RegExpExecArray;
   const counts = sizes(shape);
   const taken = counts.map((n, k) => {
     const [start = '', stop = '', step = ''] = (slices?.split(',')[k] ?? ':').split(':');
@@ -103,7 +104,7 @@ function sliced(text: string, values: Float32Array): Float32Array {
     return all.slice(Number(start), stop === '' ? n : Number(stop)).filter((_, i) => i % Number(step || 1) === 0);
   });
   const strides = counts.map((_, k) => counts.slice(k + 1).reduce((a, b) => a * b, 1));
-  const order = counts.map((_, k) => k);
+  const order = turn.length > 1 ? [...turn.slice(1)].map(Number) : counts.map((_, k) => k);
   if (turn === 'T') order.push(...order.splice(-2).reverse());
   let all = [0];
   for (const k of order) all = all.flatMap((at) => (taken[k] as number[]).map((i) => at + i * (strides[k] as number)));

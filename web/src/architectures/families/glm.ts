@@ -7,6 +7,7 @@ import { badConfig, unsupportedConfig } from '../huggingface/errors.js';
 import { member } from '../huggingface/json.js';
 import { decoderDefaults, type ModelClass, never, readExperts, rotatedOf } from '../huggingface/reading.js';
 import type { Row } from '../huggingface/tensors.js';
+import type { TokenizerFacts } from '../huggingface/tokenizer-input.js';
 import {
   attention,
   biasedInputs,
@@ -158,7 +159,7 @@ const glm: ModelClass = {
 };
 
 /** Layers behind the last one, which predict further tokens. */
-const nextRows: readonly Row[] = [
+export const nextRows: readonly Row[] = [
   { from: 'eh_proj', to: 'nextn.eh_proj', shape: ['hidden', '2 hidden'] },
   { from: 'enorm', to: 'nextn.enorm', shape: ['hidden'] },
   { from: 'hnorm', to: 'nextn.hnorm', shape: ['hidden'] },
@@ -167,10 +168,22 @@ const nextRows: readonly Row[] = [
   { from: 'shared_head.norm', to: 'nextn.shared_head_norm', shape: ['hidden'], optional: true },
 ];
 
+/** Facts about the tokenizers of GLM with experts. */
+export const glmTokenizer: TokenizerFacts = {
+  preTokenizers: { 'llama-bpe': 'glm4', 'smaug-bpe': 'glm4' },
+  roleTokens: [
+    ['bos', '[gMASK]'],
+    ['eot', '<|user|>'],
+    ['unk', '<|endoftext|>'],
+    ['eom', '<|observation|>'],
+  ],
+};
+
 const glm4moe: ModelClass = {
   mlx: {
     glm4_moe: { head: 'own', experts: { block: 'mlp' }, plain: /\.mlp\.gate$/, uncast: /e_score_correction_bias/ },
   },
+  ...glmTokenizer,
   architecture: 'glm4moe',
   traits: { pairs: 'halves', normsBetween: true, shares: 'sigmoid' },
   classes: {
@@ -180,13 +193,6 @@ const glm4moe: ModelClass = {
       num_experts_per_tok: 8,
     }),
   },
-  preTokenizers: { 'llama-bpe': 'glm4', 'smaug-bpe': 'glm4' },
-  roleTokens: [
-    ['bos', '[gMASK]'],
-    ['eot', '<|user|>'],
-    ['unk', '<|endoftext|>'],
-    ['eom', '<|observation|>'],
-  ],
   only: { hidden_act: ['silu'], n_group: [1], topk_group: [1] },
   scaling: ['linear', 'yarn'],
   details(draft) {
@@ -231,4 +237,17 @@ const glm4moe: ModelClass = {
   },
 };
 
-export const glmFamily: readonly ModelClass[] = [glm4, chatglm, glm, glm4moe];
+/** Solar Open, which has the layers of GLM-4. */
+const solarOpen: ModelClass = {
+  ...glm4moe,
+  classes: { SolarOpenForCausalLM: { ...glm4moe.classes.Glm4MoeForCausalLM, partial_rotary_factor: 1 } },
+  preTokenizers: { qwen2: 'solar-open' },
+  roleTokens: [
+    ['eos', '<|endoftext|>'],
+    ['eot', '<|endoftext|>'],
+    ['unk', '<unk>'],
+    ['bos', '<|startoftext|>'],
+  ],
+};
+
+export const glmFamily: readonly ModelClass[] = [glm4, chatglm, glm, glm4moe, solarOpen];

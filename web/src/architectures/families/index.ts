@@ -9,10 +9,11 @@ import { type Model, type ModelClass, type Read, readClass } from '../huggingfac
 import type { GraphFacts } from '../onnx/families.js';
 import type { WebllmFamily } from '../webllm/families.js';
 import { arcee } from './arcee.js';
+import { bailingMoe2 } from './bailing.js';
 import { bertFamily } from './bert.js';
 import { bitnet } from './bitnet.js';
 import { cohereFamily } from './cohere.js';
-import { deepseek2 } from './deepseek.js';
+import { deepseekFamily } from './deepseek.js';
 import { ernieFamily } from './ernie.js';
 import { exaone4 } from './exaone.js';
 import { gemmaFamily } from './gemma.js';
@@ -20,9 +21,12 @@ import { glmFamily } from './glm.js';
 import { gptFamily } from './gpt.js';
 import { graniteFamily } from './granite.js';
 import { hunyuanDense } from './hunyuan.js';
-import { lfm2 } from './lfm2.js';
+import { internlmFamily } from './internlm.js';
+import { lfmFamily } from './lfm2.js';
 import { llamaFamily } from './llama.js';
 import { mambaFamily } from './mamba.js';
+import { minicpm } from './minicpm.js';
+import { minimaxM2 } from './minimax.js';
 import { modernBertFamily } from './modern-bert.js';
 import { nemotron } from './nemotron.js';
 import { olmoFamily } from './olmo.js';
@@ -40,7 +44,7 @@ export const families: readonly ModelClass[] = [
   ...olmoFamily,
   ...glmFamily,
   ...cohereFamily,
-  deepseek2,
+  ...deepseekFamily,
   ...gptFamily,
   ...mambaFamily,
   arcee,
@@ -48,7 +52,11 @@ export const families: readonly ModelClass[] = [
   ...ernieFamily,
   exaone4,
   hunyuanDense,
-  lfm2,
+  ...lfmFamily,
+  bailingMoe2,
+  ...internlmFamily,
+  minicpm,
+  minimaxM2,
   nemotron,
   seedOss,
   ...bertFamily,

@@ -285,11 +285,20 @@ const qwen2vl: ModelClass = {
   details: (draft) => ({ keys: visionKeys(draft, false) }),
 };
 
+/** A name in a model that also speaks, of which the language model that thinks is taken. */
+const thinkerName = (name: string) =>
+  /^(talker|code2wav)\./.test(name) ? undefined : withPrefix(name.replace(/^thinker\./, ''));
+
 const qwen3vl: ModelClass = {
   ...qwen3,
   architecture: 'qwen3vl',
   traits: undefined,
-  classes: { Qwen3VLForConditionalGeneration: { ...qwen3Defaults, ...longContext } },
+  classes: {
+    Qwen3VLForConditionalGeneration: { ...qwen3Defaults, ...longContext },
+    // Beside a tower for sound.
+    Qwen3ASRForConditionalGeneration: { ...qwen3Defaults, ...longContext },
+  },
+  table: { ...qwen3Table, rename: thinkerName },
   writesPooling: undefined,
   scaling: ['mrope', 'linear', 'yarn'],
   details: (draft) => ({ keys: visionKeys(draft, true) }),
@@ -299,7 +308,9 @@ const qwen3vl: ModelClass = {
 const qwen3vlmoe: ModelClass = {
   ...qwen3vl,
   architecture: 'qwen3vlmoe',
-  classes: { Qwen3VLMoeForConditionalGeneration: { ...qwen2moeDefaults, ...longContext } },
+  classes: {
+    Qwen3VLMoeForConditionalGeneration: { ...qwen2moeDefaults, ...longContext },
+  },
   only: { ...siluSettings, attention_bias: [false], norm_topk_prob: [true] },
   table: {
     layer: [
@@ -316,6 +327,29 @@ const qwen3vlmoe: ModelClass = {
     const key = config.stated('num_local_experts') === undefined ? 'num_experts' : 'num_local_experts';
     const { keys, sizes } = readExperts(config, key, expertRows);
     return { keys: { ...visionKeys(draft, true), ...keys }, sizes };
+  },
+};
+
+/** The language model of Qwen3-Omni that thinks, without its voice. */
+const qwen3omni: ModelClass = {
+  ...qwen3vlmoe,
+  classes: {
+    Qwen3OmniMoeForConditionalGeneration: {
+      ...qwen2moeDefaults,
+      ...longContext,
+      num_experts: 128,
+      num_experts_per_tok: 8,
+      moe_intermediate_size: 768,
+    },
+  },
+  roleTokens: [['bos', '<|im_end|>']],
+  endToken: '<|im_end|>',
+  details(draft) {
+    checkSparse(draft);
+    const { keys, sizes } = readExperts(draft.config, 'num_experts', expertRows);
+    const layer = [...norms, ...attention, ...headNorms, ...qwenExperts(areStacked(draft))];
+    const sections = { ...visionKeys(draft, false), n_deepstack_layers: 0 };
+    return { keys: { ...sections, ...keys }, sizes, table: { layer, rename: thinkerName } };
   },
 };
 
@@ -594,5 +628,18 @@ const qwen35moe: ModelClass = {
 };
 
 export const qwenFamily: readonly ModelClass[] = [
-  ...[qwen2, qwen3, qwen3Classifier, qwen2moe, qwen3moe, qwen2vl, qwen3vl, qwen3vlmoe, qwen3next, qwen35, qwen35moe],
+  ...[
+    qwen2,
+    qwen3,
+    qwen3Classifier,
+    qwen2moe,
+    qwen3moe,
+    qwen2vl,
+    qwen3vl,
+    qwen3vlmoe,
+    qwen3omni,
+    qwen3next,
+    qwen35,
+    qwen35moe,
+  ],
 ];

@@ -32,7 +32,9 @@ export class Config {
    * @param within object of the file that `keys` is, for errors
    */
   constructor(keys: Json, defaultsOf: (className: unknown) => Json = () => ({}), mostCount = largest, within?: string) {
-    const text = Object.entries(objectMember(keys, 'text_config') ?? {}).filter(([, value]) => value !== null);
+    // Models that also speak keep the language model that thinks in an object of its own.
+    const around = objectMember(keys, 'thinker_config') ?? keys;
+    const text = Object.entries(objectMember(around, 'text_config') ?? {}).filter(([, value]) => value !== null);
     this.#keys = { ...keys, ...Object.fromEntries(text) };
     this.#defaults = defaultsOf(arrayMember(this.#keys, 'architectures')[0]);
     this.#within = within === undefined ? '' : `${within}.`;

@@ -8,7 +8,7 @@ import { mention } from '../../core/option-problem.js';
 import { largestCount } from '../../formats/codecs/elements.js';
 import { type ExpertPart, expertName, expertStacks } from '../../formats/safetensors/experts.js';
 import type { WeightName, WeightNames } from '../../formats/weight-names.js';
-import { architectureFacts, defaultsOf, readModelFacts } from '../families/index.js';
+import { defaultsOf, readModelFacts } from '../families/index.js';
 import type { Conversion, Folder, Recipe } from '../recipe.js';
 import { Config } from './config.js';
 import { badConfig, badFolderFile, unsupported, unsupportedConfig } from './errors.js';
@@ -220,7 +220,7 @@ export async function folderWeightNames(folder: Folder): Promise<WeightNames> {
  */
 export async function convertHuggingface(folder: Folder, options: ConvertOptions = {}): Promise<Conversion> {
   const { config, model, tensors, notes } = await modelOf(folder);
-  const facts = architectureFacts(model.architecture);
+  const { facts } = model;
   const modules = await readModules(folder, model.architecture, facts.writesPooling === true);
   const heads = await headNotes(folder, model, tensors);
   const tokenizer = await readTokenizer(folder, {

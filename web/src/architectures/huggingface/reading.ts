@@ -26,6 +26,8 @@ export interface Model {
   readonly table: TensorTable;
   /** Computes the tensors that the folder does not hold. Call it after the sizes have been checked. */
   readonly made: () => readonly Recipe[];
+  /** What its class says about its tokenizer and its pooling. */
+  readonly facts: TokenizerFacts & Pick<ModelClass, 'writesPooling'>;
   /** The tokenizer, for encoders. */
   readonly encoder?: EncoderTokenizer | undefined;
   /** True if the head is the embedding; undefined if config.json does not say. */
@@ -84,7 +86,7 @@ interface DecoderNumbers {
 }
 
 /** All else that a class reads. Keys and sizes are added to the usual ones. */
-export type Details = Partial<Omit<Model, 'notes' | 'sizes'> & { readonly sizes: Partial<Sizes> }>;
+export type Details = Partial<Omit<Model, 'notes' | 'sizes' | 'facts'> & { readonly sizes: Partial<Sizes> }>;
 
 /**
  * A class of models. Without further members it has the sizes of Llama under the keys that Llama has in config.json, and its tensors outside of
@@ -404,6 +406,7 @@ export function readClass(one: ModelClass, read: Read): Model {
   const usesLlama3 = one.scaling?.includes('llama3') === true;
   return {
     architecture: one.architecture,
+    facts: one,
     encoder: one.encoder,
     longEmbedding: one.longEmbedding,
     tied: one.ties === false || one.encoder !== undefined ? undefined : config.maybeFlag('tie_word_embeddings'),

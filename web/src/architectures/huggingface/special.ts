@@ -144,6 +144,13 @@ function roleIds(files: TokenizerFiles, { texts, roles: all }: RoleFacts, vocabu
     vocabulary.notes.push(noteOf('severalTokens', { role, tokens: stated }, text));
   }
   for (const [role, text] of files.facts.roleTokens ?? []) put(role, added.get(text));
+  const { endToken } = files.facts;
+  if (endToken !== undefined) {
+    const ends = Object.entries(objectMember(files.settings, 'added_tokens_decoder') ?? {});
+    const named = ends.find(([, token]) => isObject(token) && member(token, 'content') === endToken)?.[0];
+    const id = added.get(endToken) ?? Number(named);
+    if (isId(id) && id < vocabulary.size) ids.set('eos', id);
+  }
   return ids;
 }
 

@@ -20,6 +20,8 @@ export interface TokenizerFacts {
   readonly adds?: Readonly<Record<string, boolean>>;
   /** Tokens that a role has unless the files name others. */
   readonly roleTokens?: readonly (readonly [role: string, text: string])[];
+  /** The token that ends a text if the tokenizer has it, whatever the files say. */
+  readonly endToken?: string;
   /** Ids that a role has, whatever the files say. @param ends eos_token_id of generation_config.json, if it is a list */
   readonly roleIds?: (config: Config, ends: readonly unknown[]) => Readonly<Record<string, unknown>>;
 }
