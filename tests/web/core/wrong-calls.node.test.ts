@@ -196,6 +196,7 @@ const calls: readonly (readonly [call: () => unknown, message: string])[] = [
   [() => fitTypes(any(Promise.resolve({})), { targetSize: 1 }), 'write await table'],
   [() => sizeCurve(any(undefined)), 'table: expected the object that measureTypes returned, got undefined'],
   [() => resultFiles('a', any(undefined)), 'plan: expected the object that planModel or quantizeModel returned'],
+  [() => resultFiles('a', any({ files: [] })), "plan.format: expected 'safetensors'"],
   [() => presetTarget('gguf', any('medium')), "expected 'small', 'balanced' or 'safe'"],
 ];
 

@@ -290,6 +290,15 @@ function peersPicture(markdown) {
 
 /** The pictures by name. @type {Readonly<Record<string, (markdown: string) => string>>} */
 export const pictures = {
+  'first-page': () =>
+    lanes(
+      ['The visitor', 'Your page calls', 'The page shows'],
+      [
+        ['chooses a model', 'inspectModel, planModel', 'its size after, at once'],
+        ['presses the button', 'quantizeModel', 'progress, then a link'],
+        ['cancels', 'abort', 'the model, as before'],
+      ],
+    ),
   formats: () =>
     lanes(
       ['Type', 'A number is', 'Beside it'],

@@ -252,5 +252,5 @@ export async function makeParts(run: ResumableRun, work: PartWork): Promise<Quan
     totals: plan.totals,
     notes: [...new Map(all.map((note) => [JSON.stringify(note), note])).values()],
   };
-  return { ...contents, report, files: plan.files, isWhole: true, bytes: none, blob: none };
+  return { ...contents, format: plan.format, report, files: plan.files, isWhole: true, bytes: none, blob: none };
 }

@@ -58,7 +58,7 @@ export function modelFormats(): readonly ModelFormatInfo[] {
  * The names of a result's files, without their folder.
  * @param output the name of the result: `model.gguf` may become `model-00001-of-00003.gguf` and two more
  * @param plan a plan, or a result
- * @throws TypeError
+ * @throws TypeError, or RangeError for an unknown format
  */
 export function resultFiles(
   output: string,
@@ -69,6 +69,8 @@ export function resultFiles(
     throw typeError('plan', { kind: 'returnedBy', call: 'planModel or quantizeModel' }, plan);
   }
   const { files, format } = plan;
+  const known = formats.map(({ name }) => name);
+  if (!known.includes(format)) throw rangeError('plan.format', oneOf(known), format);
   const usual = usualOutput(format);
   const extension = usual.slice('model'.length);
   const stem =

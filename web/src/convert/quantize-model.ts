@@ -5,7 +5,7 @@ import { exactly, type Hint, mention, ofType, oneOf } from '../core/option-probl
 import { amended, checkOptionValues, checkTogether, numberOption, option, toggle } from '../core/schema.js';
 import { inMemory, isFolder } from '../formats/files/sinks.js';
 import type { PlanChoices } from '../formats/options.js';
-import type { FormatOptions, FormatSidecars, ModelTarget } from '../formats/registry.js';
+import type { FormatOptions, FormatSidecars, ModelTarget, ResultFormat } from '../formats/registry.js';
 import { type Opened, withModel } from './open.js';
 import {
   checkPlanOptions,
@@ -42,6 +42,8 @@ export interface QuantizeModelsOptions extends Omit<QuantizeModelOptions, 'to' |
 
 /** The result of `quantizeModel`. */
 export interface QuantizeModelResult {
+  /** Format of the result. */
+  readonly format: ResultFormat;
   /** The conversion of each tensor, and its error against the original. */
   readonly report: ModelReport;
   /**
@@ -205,7 +207,7 @@ async function quantizeHolding(
     made = await quantizeOpen(opened, raised, options, { called });
     made = { ...made, report: { ...made.report, repair } };
   }
-  const { report, sidecars, memory, files, isWhole } = made;
+  const { format, report, sidecars, memory, files, isWhole } = made;
   const sinkNamed = (name: string | undefined) => {
     const sinks = inMemory(memory);
     const found = sinks[name === undefined && sinks.length === 1 ? 0 : files.findIndex((file) => file.name === name)];
@@ -213,6 +215,7 @@ async function quantizeHolding(
     throw typeError('name', oneOf(files.map((file) => file.name)), name);
   };
   return {
+    format,
     report,
     ...sidecars,
     files,

@@ -18,6 +18,7 @@ import {
 } from '../formats/files/sinks.js';
 import { isInFolder, type OpenModel, type OutputFile } from '../formats/format.js';
 import type { PlanChoices, Rule } from '../formats/options.js';
+import type { ResultFormat } from '../formats/registry.js';
 import type { JudgedOutput, OutputRunOptions } from '../formats/run.js';
 import { fileName } from '../formats/shards.js';
 import type { Opened } from './open.js';
@@ -77,6 +78,7 @@ export interface ResultOptions extends WorkOptions {
 
 /** The result of `quantizeOpen`. */
 export interface Quantized {
+  readonly format: ResultFormat;
   readonly report: ModelReport;
   /** The contents of files beside the result, by the names of their options. */
   readonly sidecars: Readonly<Record<string, unknown>>;
@@ -200,6 +202,7 @@ export async function quantizeOpen(
       throw error;
     }
     return {
+      format: plan.format as ResultFormat,
       report,
       sidecars,
       memory: output === undefined ? (sinks as readonly ByteSink[] as readonly MemorySink[]) : undefined,
