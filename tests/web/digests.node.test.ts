@@ -910,7 +910,11 @@ describe('the command line', () => {
 describe('the help of the command line', () => {
   it('is the same as before', async () => {
     const digests: Digests = {};
-    for (const line of ['--help', ...Object.keys(commands).map((command) => `${command} --help`)]) {
+    const helps = Object.entries(commands).flatMap(([name, command]) => [
+      `${name} --help`,
+      ...('help-all' in command.flags() ? [`${name} --help-all`] : []),
+    ]);
+    for (const line of ['--help', ...helps]) {
       const { code, stdout, stderr } = await run(line.split(' '), {}, folder);
       expect([code, stderr]).toEqual([0, '']);
       digests[line] = await digestOf(stdout);

@@ -338,7 +338,7 @@ export const writingFlags = {
 /** Flags of `quantize` that do not belong to a format. */
 export const quantizeFlags = { ...convertingFlags, ...writingFlags };
 
-/** Flags that the help of `plan` has. It takes those of `quantize`. */
+/** Flags that the help of `plan` shows. The command takes all flags of `quantize`. */
 export const planFlags = {
   ...targetFlags,
   quiet,

@@ -33,7 +33,7 @@ export interface Command<Flags extends CommandFlags = CommandFlags> {
   /** Meanings of exit codes 0 and 1. @defaultValue done, failed */
   readonly exits?: readonly [done: string, failed: string];
   /** Sentences behind the flags in the help of all flags. */
-  readonly notes?: () => readonly string[];
+  readonly footnotes?: () => readonly string[];
   /** Command lines, without the name of the program. */
   examples(all: boolean): readonly string[];
   /** Carries out a line that does not ask for help. Returns the exit code. */

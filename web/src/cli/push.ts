@@ -17,7 +17,7 @@ import {
   type Words,
   without,
 } from '../tooling.js';
-import { type CommandFlags, quantizeFlags, type ValuesOf } from './flags.js';
+import { type CommandFlags, quantizeFlags, type ValuesOf, writingFlags } from './flags.js';
 import { formatFlags } from './format-flags.js';
 import type { Input } from './input.js';
 import { pathsOf, standardOutput } from './output.js';
@@ -49,18 +49,14 @@ interface PushedResult {
   readonly places: readonly SidecarPlace[];
 }
 
-/** Flags that say where a result goes and how the work is done. The command on a card is without them. */
-const unstated = new Set(
-  'output push push-pr public private measured workers dry-run resume force quiet json verbose no-color save-plan save-rules browser'.split(
-    ' ',
-  ),
-);
-
 /** The command that makes a result again. Files are named without their folders, the model of the hub by its commit. */
 function commandOf({ file, name, isPath, fileName }: Input, words: Words): string {
   const flags: CommandFlags = { ...quantizeFlags, ...formatFlags() };
+  // The command on a card is without flags that say where a result goes and how the work is done.
+  const isStated = (flag: string) =>
+    !Object.hasOwn(writingFlags, flag) && flags[flag]?.isWritten !== true && flag !== 'browser';
   const given = Object.entries(words).flatMap(([flag, word]) =>
-    unstated.has(flag) || word === undefined ? [] : [word].flat().map((one) => [flag, one] as const),
+    !isStated(flag) || word === undefined ? [] : [word].flat().map((one) => [flag, one] as const),
   );
   const texts = given.flatMap(([flag, word]) => {
     if (typeof word === 'boolean') return [`--${flag}`];

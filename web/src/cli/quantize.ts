@@ -152,7 +152,7 @@ export const quantize = makeQuantizeCommand({
     return `${start}FILE may be a folder; of several, each gets a result of its own. Quantized weights need the settings that are written beside OUT.`;
   },
   groups: () => [{ flags: quantizeFlags }, ...formatGroups()],
-  notes() {
+  footnotes() {
     const options = optionTables().flatMap(({ table }) => Object.values(table.entries));
     return [...options.flatMap(({ sidecar }) => sidecar?.about ?? []), 'OUT appears only when it is complete.'];
   },

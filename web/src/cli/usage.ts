@@ -86,7 +86,7 @@ export const isLong = (command: Command): boolean =>
 
 /** The help of a command. @param all true for all flags, false for those that a screen shows */
 export function helpText(command: Command, all: boolean): string {
-  const { usage, text, exits: [done, failed] = ['done', 'failed'], notes, examples } = command;
+  const { usage, text, exits: [done, failed] = ['done', 'failed'], footnotes, examples } = command;
   const isWhole = all || !isLong(command);
   return joinLines([
     ...usage.map((line) => `scalepoint ${line}`),
@@ -94,7 +94,7 @@ export function helpText(command: Command, all: boolean): string {
     ...wrapped(text(isWhole)),
     ...groupsOf(command).flatMap((group) => groupLines(group, isWhole)),
     '',
-    ...(isWhole ? (notes?.() ?? []) : []).flatMap((note) => wrapped(note)),
+    ...(isWhole ? (footnotes?.() ?? []) : []).flatMap((note) => wrapped(note)),
     ...wrapped(`Exit code: 0 ${done}, 1 ${failed}, 2 wrong usage, 130 interrupted.`),
     '',
     'Examples',

@@ -15,10 +15,13 @@ import {
   readsAnyRows,
 } from './elements.js';
 
+/** Widths of the codes. */
+export type BlockBits = 2 | 4 | 8;
+
 /** The importance is that of the rows of B. */
 export interface MatMulNBitsForm extends Form {
   readonly codec: 'matmul-nbits';
-  readonly bits: 2 | 4 | 8;
+  readonly bits: BlockBits;
   readonly blockSize: number;
   /** True if zero points are stored. Otherwise they are 2^(bits - 1). */
   readonly zeroPoint: boolean;

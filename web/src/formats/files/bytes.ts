@@ -216,8 +216,8 @@ export function tooLongError(label: string, most: number): ScalepointError {
   return new ScalepointError('BAD_FILE', `${label} has more than the ${most} bytes allowed`);
 }
 
-/** The error for a file that ends before its time. */
-export function shorterError(label: string, byteOffset: number): ScalepointError {
+/** The error for a file that became shorter while it was read. */
+export function shrunkError(label: string, byteOffset: number): ScalepointError {
   return new ScalepointError('CHANGED', `${label} became shorter while it was read`, { byteOffset });
 }
 
@@ -226,7 +226,7 @@ export function shorterError(label: string, byteOffset: number): ScalepointError
  * @throws ScalepointError `CHANGED` if there are too few, `IO` if there are too many
  */
 export function checkLength(came: number, asked: number, label: string, begin: number): void {
-  if (came < asked) throw shorterError(label, begin + came);
+  if (came < asked) throw shrunkError(label, begin + came);
   if (came === asked) return;
   const message = `cannot read ${label}: ${came} bytes came, of ${asked} that were asked for`;
   throw new ScalepointError('IO', message, { byteOffset: begin });

@@ -15,7 +15,7 @@ import {
   quoted,
   readsInto,
   type SourceReference,
-  shorterError,
+  shrunkError,
 } from './bytes.js';
 
 type FileStatus = Awaited<ReturnType<NodeFileHandle['stat']>>;
@@ -68,7 +68,7 @@ export async function handleSource(
       const came = checkByteCount(count, left, `cannot read ${label}`);
       done += came;
       if (came > 0) continue;
-      if ((await statusOf(handle, label)).size <= position) throw shorterError(label, position);
+      if ((await statusOf(handle, label)).size <= position) throw shrunkError(label, position);
       throw new ScalepointError('IO', `cannot read ${label}: no more bytes came`, { byteOffset: position });
     }
   };

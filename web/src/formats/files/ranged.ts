@@ -3,7 +3,7 @@
  * passing is tried again: only the bytes that are missing, and not before the server wants to be asked.
  */
 import { ScalepointError } from '../../core/errors.js';
-import { answerError, type ByteSource, ioError, readsInto, shorterError, tooLongError } from './bytes.js';
+import { answerError, type ByteSource, ioError, readsInto, shrunkError, tooLongError } from './bytes.js';
 import { WindowReader } from './windows.js';
 
 /** A file on a server. */
@@ -335,7 +335,7 @@ export class RangedFile {
       }
       // Take the bytes until they end, or the connection is cut or stalls.
       const chunks = bytesOf(response, label, { seconds, signal });
-      let failure: unknown = shorterError(label, from);
+      let failure: unknown = shrunkError(label, from);
       for (;;) {
         let chunk: Uint8Array | undefined;
         try {

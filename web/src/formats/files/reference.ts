@@ -4,15 +4,7 @@
  */
 import { ScalepointError } from '../../core/errors.js';
 import { type NodeModules, nodeModule } from '../../core/node.js';
-import {
-  checkByteCount,
-  checkTaken,
-  fileIdOf,
-  ioError,
-  readBlob,
-  type SourceReference,
-  shorterError,
-} from './bytes.js';
+import { checkByteCount, checkTaken, fileIdOf, ioError, readBlob, type SourceReference, shrunkError } from './bytes.js';
 import type { SinkReference } from './sink.js';
 
 /**
@@ -81,7 +73,7 @@ export function readerOf(reference: SourceReference): ReadBytes | undefined {
       }
       done += checkByteCount(count, left, 'cannot read the file');
       if (count > 0) continue;
-      if (sizeNow <= position) throw shorterError('the file', position);
+      if (sizeNow <= position) throw shrunkError('the file', position);
       throw new ScalepointError('IO', 'cannot read the file: no more bytes came', { byteOffset: position });
     }
   };

@@ -1,4 +1,5 @@
 /** Targets of ONNX models, one row each. */
+import type { BlockBits } from '../codecs/matmul-nbits.js';
 import type { Target } from '../format.js';
 import { statisticsNames } from '../statistics.js';
 
@@ -44,7 +45,7 @@ type AnyRow =
   /** Codes are restored to floats between activations that are integers, too, with ranges measured before. */
   | (Row<'static', 'dequantize-linear', 8> & { readonly signed: true })
   /** Operators of onnxruntime read blocks. `restoresOthers`: other weights have 8 bits, too, which become floats when the model is loaded. */
-  | (Row<'blocks', 'matmul-nbits', 2 | 4 | 8> & { readonly blockSize: number; readonly restoresOthers?: true })
+  | (Row<'blocks', 'matmul-nbits', BlockBits> & { readonly blockSize: number; readonly restoresOthers?: true })
   /** Blocks of 4-bit floats. */
   | (Row<'blocks', 'matmul-bnb4', 4> & { readonly blockSize: number })
   /** 16-bit floats. */

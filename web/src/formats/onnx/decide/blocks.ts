@@ -1,6 +1,6 @@
 /** Chooses weights that become blocks, which operators of onnxruntime read directly. */
 import type { MatMulBnb4Form } from '../../codecs/matmul-bnb4.js';
-import type { MatMulNBitsForm } from '../../codecs/matmul-nbits.js';
+import type { BlockBits, MatMulNBitsForm } from '../../codecs/matmul-nbits.js';
 import { reasons } from '../../reason.js';
 import { floatOf, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
 import type { ReadingNode } from '../graph/graph.js';
@@ -16,7 +16,7 @@ export const smallestBlock = 16;
 /** Requested blocks. */
 interface RequestedBlocks {
   readonly codec: 'matmul-nbits' | 'matmul-bnb4';
-  readonly bits: 2 | 4 | 8;
+  readonly bits: BlockBits;
   readonly blockSize: number;
   readonly zeroPoints: boolean | 'float';
   /** Type of the scales, in which MatMulNBits computes. */

@@ -4,6 +4,7 @@
  * which transformers.js uses.
  */
 
+import type { BlockBits } from '../../codecs/matmul-nbits.js';
 import type { NewNode } from '../file/encode.js';
 import { onnxTypeNumber } from '../file/proto.js';
 import type { ReadingNode } from '../graph/graph.js';
@@ -21,7 +22,7 @@ export interface BlockNames {
 
 /** Blocks of a table with `rows` rows. */
 interface TableBlocks extends BlockNames {
-  readonly bits: 2 | 4 | 8;
+  readonly bits: BlockBits;
   readonly blocks: number;
   readonly blockSize: number;
   /** Length of a row. */
@@ -33,7 +34,7 @@ interface TableBlocks extends BlockNames {
  * Dimensions of 1 that let scales broadcast over the codes of their blocks: one for bytes, and one for the codes of a byte if there are
  * several.
  */
-export function broadcastOnes(bits: 2 | 4 | 8): readonly number[] {
+export function broadcastOnes(bits: BlockBits): readonly number[] {
   return bits === 8 ? [1] : [1, 1];
 }
 
