@@ -58,6 +58,7 @@ const plain = [
   'lanes/float16.h',
   'lanes/round.h',
   'lanes/tier.h',
+  'ranges/levels.h',
 ];
 
 /**

@@ -14,7 +14,7 @@ namespace loops {
 struct BestRule;
 }
 
-/// True for Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and Q2_K to Q6_K.
+/// True for Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS and MXFP4.
 [[nodiscard]] bool has_feedback(BlockType type) noexcept;
 
 /// Sizes of the groups of such a type.
@@ -29,7 +29,8 @@ struct BlockNumbers {
 };
 
 /// Blocks of a matrix. d and dmin of a super-block are chosen when its first column is reached, with some room, because weights grow as
-/// they take over errors; the scale and the minimum of each of its groups when the first column of that is reached.
+/// they take over errors; the scale and the minimum of each of its groups when the first column of that is reached. Scales of uneven levels
+/// are those of quantize_best.
 class BlockFeedbackGrid final : public FeedbackGrid {
  public:
   /// @param numbers one for each block of each row, row by row: blocks of 32 use the first entries
@@ -43,6 +44,8 @@ class BlockFeedbackGrid final : public FeedbackGrid {
 
  private:
   [[nodiscard]] BlockNumbers& block(size_t row, size_t index) const { return numbers_[row * blocks_ + index]; }
+
+  bool choose_uneven(BlockNumbers& chosen, size_t index, const float* x, const float* weights, size_t n, RowGrid& grid);
 
   const loops::BestRule& rule_;
   size_t blocks_;  ///< of a row

@@ -124,7 +124,7 @@ class Quantizer {
         RowGrid& chosen = grids_[row + r] = {};
         if (!take_line(x, r, size)) return false;
         if (!grid_.choose(row + r, column(first) / form_.group, line_, weights_ + first, size, chosen)) return false;
-        chosen.inverse = 1 / chosen.scale;
+        chosen.inverse = chosen.scale == 0 && grid_.levels() != nullptr ? 0 : 1 / chosen.scale;
         if (!std::isfinite(chosen.scale) || !std::isfinite(chosen.inverse)) return false;
       }
     }
@@ -139,7 +139,7 @@ class Quantizer {
       grids.offset[r] = grid.offset;
     }
     gather(row, first, span, original_);
-    loops::round_span(x_, within_, span, grids, original_, errors_ + row * form_.columns + first,
+    loops::round_span(x_, within_, span, grids, grid_.levels(), original_, errors_ + row * form_.columns + first,
                       codes_ + row * form_.columns + first, form_.columns, std::min(kFeedbackRows, rows_ - row));
     return true;
   }

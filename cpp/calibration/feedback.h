@@ -6,13 +6,14 @@
 #include <span>
 
 #include "arrays/status.h"
+#include "ranges/levels.h"
 #include "ranges/range_weighted.h"
 
 namespace scalepoint {
 
-/// The grid of a row's group: restored = scale * code - offset, for codes from low to high.
+/// The grid of a row's group: restored = scale * code - offset, for codes from low to high. With levels, restored = scale * level.
 struct RowGrid {
-  float scale = 1;
+  float scale = 1;    ///< 0 only with levels
   float inverse = 1;  ///< 1 / scale
   float low = 0;
   float high = 0;
@@ -24,12 +25,15 @@ class FeedbackGrid {
  public:
   /// @param group_size columns of a row that share a grid; the last group of a row may be shorter. 0: all columns
   /// @param outer_size columns of groups that share scales of their own, a multiple of group_size; 0: one group
-  explicit FeedbackGrid(size_t group_size, size_t outer_size = 0) : group_size_(group_size), outer_size_(outer_size) {}
+  /// @param levels of all groups; null: codes have even distances
+  explicit FeedbackGrid(size_t group_size, size_t outer_size = 0, const Levels* levels = nullptr)
+      : group_size_(group_size), outer_size_(outer_size), levels_(levels) {}
   FeedbackGrid(const FeedbackGrid&) = delete;
   FeedbackGrid& operator=(const FeedbackGrid&) = delete;
 
   [[nodiscard]] size_t group_size() const { return group_size_; }
   [[nodiscard]] size_t outer_size() const { return outer_size_; }
+  [[nodiscard]] const Levels* levels() const { return levels_; }
 
   /// Begins the groups of a row that share scales: x holds all of their n weights, with the errors that have been passed on so far.
   /// Returns false if x is beyond the form's scales.
@@ -54,6 +58,7 @@ class FeedbackGrid {
 
  private:
   size_t group_size_, outer_size_;
+  const Levels* levels_;
 };
 
 /// Codes with a scale and a zero point for each group.
@@ -81,7 +86,7 @@ class LinearFeedbackGrid final : public FeedbackGrid {
 ///   w         rows * columns, row by row, finite
 ///   feedback  columns * columns, and weights, one for each column: of factor_moments
 ///   order     the columns in the order of rounding, which `feedback` and `weights` are in: see falling_order. Empty: as they are
-///   codes     rows * columns, code - low of its grid, in the order of w
+///   codes     rows * columns, code - low of its grid, or the place of its level, in the order of w
 /// Rows do not depend on each other, so a matrix may be quantized a few rows at a time with the same result.
 /// Status:  kBadLayout if there are no columns; kSizeMismatch; kOverflow if passed-on errors leave float32, or the grid returns false.
 [[nodiscard]] Status quantize_with_feedback(std::span<const float> w, size_t columns, FeedbackGrid& grid,

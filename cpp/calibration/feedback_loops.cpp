@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lanes/lanes.h"
+#include "ranges/levels_loops.h"
 
 namespace scalepoint::loops {
 
@@ -51,15 +52,22 @@ void pass_errors_on(const float* errors, size_t stride, const float* feedback, s
   for (; j < span; j++) add_products<1>(errors, stride, feedback + j * columns, columns, n, to + j * kFeedbackRows);
 }
 
-void round_span(float* x, const float* within, size_t span, const RowGrids& grids, const float* w, float* errors, uint8_t* codes,
-                size_t stride, size_t rows) {
+void round_span(float* x, const float* within, size_t span, const RowGrids& grids, const Levels* levels, const float* w,
+                float* errors, uint8_t* codes, size_t stride, size_t rows) {
   const F32x4 scale = load(grids.scale), inverse = load(grids.inverse), low = load(grids.low), high = load(grids.high);
   const F32x4 offset = load(grids.offset);
   for (size_t i = 0; i < span; i++, within += span) {
-    const F32x4 code = pmin(pmax(nearest(mul(add(load(x + i * kFeedbackRows), offset), inverse)), low), high);
+    const F32x4 quotient = mul(add(load(x + i * kFeedbackRows), offset), inverse);
+    F32x4 place = splat(0.0f), code = place;
+    if (levels != nullptr) {
+      code = nearest_levels(*levels, quotient, place);
+    } else {
+      code = pmin(pmax(nearest(quotient), low), high);
+      place = sub(code, low);
+    }
     float made[kFeedbackRows], lost[kFeedbackRows];
     const F32x4 error = sub(load(w + i * kFeedbackRows), sub(mul(code, scale), offset));
-    store(made, sub(code, low));
+    store(made, place);
     store(lost, error);
     for (size_t r = 0; r < rows; r++) {
       errors[r * stride + i] = lost[r];

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ranges/levels.h"
+
 namespace scalepoint::loops {
 
 inline constexpr size_t kFeedbackRows = 4;
@@ -22,10 +24,11 @@ struct RowGrids {
 /// Rounds the span's columns one after the other.
 ///   x           column after column, four rows each: the weights and all passed-on errors. Changed.
 ///   within      within[i * span + j] = the feedback from the span's column i to its column j, for i < j
+///   levels      of all rows; null: codes have even distances
 ///   w           the original weights, laid out as x
 ///   errors      of the first column of the span: w - restored
-///   codes       of the first column: code - low of its row
-void round_span(float* x, const float* within, size_t span, const RowGrids& grids, const float* w, float* errors, uint8_t* codes,
-                size_t stride, size_t rows);
+///   codes       of the first column: code - low of its row, or the place of its level
+void round_span(float* x, const float* within, size_t span, const RowGrids& grids, const Levels* levels, const float* w,
+                float* errors, uint8_t* codes, size_t stride, size_t rows);
 
 }  // namespace scalepoint::loops

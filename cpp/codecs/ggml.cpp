@@ -4,9 +4,8 @@
 #include <cmath>
 
 #include "calibration/block_grids.h"
-#include "calibration/feedback.h"
 #include "codecs/elements.h"
-#include "codecs/output_judge.h"
+#include "codecs/fed_rows.h"
 
 namespace scalepoint::codecs {
 namespace {
@@ -24,6 +23,32 @@ size_t find_overflow(const float* x, size_t n, BlockType type, std::span<const f
   }
   return worst;
 }
+
+/// Blocks for rows with feedback.
+class FedBlocks final : public FedForm {
+ public:
+  FedBlocks(const Ggml& ggml, const BlockFeedbackGrid& grid, size_t columns)
+      : ggml_(ggml), grid_(grid), row_bytes_(blocks_bytes(ggml.to, columns)) {}
+
+  Status encode_plain(const Tile& tile, Arena& arena, Encoded& result) override { return encode(tile, ggml_, arena, result); }
+
+  Status restore(const Stored& stored, Arena& arena, const float*& y) override {
+    const size_t size = size_t{stored.rows} * stored.columns;
+    auto* const restored = arena.take<float>(size);
+    y = restored;
+    if (arena.status() != Status::kOk) return arena.status();
+    return dequantize_blocks({stored.data.data, stored.data.size}, ggml_.to, {restored, size});
+  }
+
+  void write(size_t row, const uint8_t* codes, std::byte* data, std::byte*, std::byte*) override {
+    grid_.write(row, codes, data + row * row_bytes_);
+  }
+
+ private:
+  const Ggml& ggml_;
+  const BlockFeedbackGrid& grid_;
+  size_t row_bytes_;
+};
 
 }  // namespace
 
@@ -69,59 +94,13 @@ Status encode(const Tile& tile, const Ggml& ggml, Arena& arena, Encoded& result)
 
 Status encode_with_feedback(const Tile& tile, const Ggml& ggml, const Moments& moments, Arena& arena, Encoded& result) noexcept {
   if (!has_feedback(ggml.to)) return Status::kBadDType;
-  const auto [elements, bytes] = block_size(ggml.to);
-  const size_t rows = tile.rows, columns = tile.columns, size = rows * columns;
-  if (columns == 0 || columns % elements != 0) return Status::kBadLayout;
-  // Take all memory, and encode without feedback.
-  const float* x = nullptr;
-  if (const Status status = decode(tile, arena, x); status != Status::kOk) return status;
-  const std::span<const float> w(x, size);
-  auto* const numbers = arena.take<BlockNumbers>(size / elements);
-  auto* const codes = arena.take<uint8_t>(size);
-  auto* const blocks = arena.take<std::byte>(size / elements * bytes);
-  auto* const restored = arena.take<float>(size);
-  OutputJudge judge(w, columns, moments, arena);
+  const uint32_t elements = block_size(ggml.to).elements;
+  if (tile.columns == 0 || tile.columns % elements != 0) return Status::kBadLayout;
+  auto* const numbers = arena.take<BlockNumbers>(tile.size() / elements);
   if (arena.status() != Status::kOk) return arena.status();
-  BlockFeedbackGrid grid(ggml.to, columns, numbers);
-  const size_t scratch_size = feedback_scratch_size(rows, columns, grid);
-  const std::span<float> scratch(arena.take<float>(scratch_size), scratch_size);
-  if (const Status status = encode(tile, ggml, arena, result); status != Status::kOk) return status;
-  if (result.problem.kind != ProblemKind::kNone) return Status::kOk;
-  const std::byte* const plain = result.data.data;
-  if (const Status status = dequantize_blocks({plain, result.data.size}, ggml.to, {restored, size}); status != Status::kOk)
-    return status;
-  judge.judge_plain(restored);
-
-  // Encode with feedback.
-  Status status = quantize_with_feedback(w, columns, grid, {moments.feedback, columns * columns}, {moments.weights, columns},
-                                         scratch, {codes, size}, {moments.order, moments.order == nullptr ? 0 : columns});
-  if (status == Status::kOverflow) {
-    if (!judge.put(result.sums)) return Status::kNonFinite;
-    return Status::kOk;
-  }
-  if (status != Status::kOk) return status;
-  const size_t row_bytes = columns / elements * bytes;
-  for (size_t row = 0; row < rows; row++) grid.write(row, codes + row * columns, blocks + row * row_bytes);
-  const std::span<const std::byte> made(blocks, rows * row_bytes);
-  status = dequantize_blocks(made, ggml.to, {restored, size});
-  if (status != Status::kOk) return status;
-  judge.judge_fed(restored);
-  // Keep the rows that got no better.
-  for (size_t row = 0; row < rows; row++) {
-    if (!judge.is_fed(row)) std::copy_n(plain + row * row_bytes, row_bytes, blocks + row * row_bytes);
-  }
-  result.data = {blocks, rows * row_bytes};
-  ErrorSums measured;
-  if (!judge.put(measured)) return Status::kNonFinite;
-  if (!tile.measure) return Status::kOk;
-  status = dequantize_blocks(made, ggml.to, {restored, size});
-  if (status != Status::kOk) return status;
-  const uint64_t step = step_over(columns, size);
-  for (uint64_t at = 0; at < size; at += step) {
-    measure(tile, at, x + at, restored + at, static_cast<size_t>(std::min<uint64_t>(step, size - at)), measured);
-  }
-  result.sums = measured;
-  return Status::kOk;
+  BlockFeedbackGrid grid(ggml.to, tile.columns, numbers);
+  FedBlocks form(ggml, grid, tile.columns);
+  return encode_fed_rows(tile, form, grid, moments, arena, result);
 }
 
 }  // namespace scalepoint::codecs

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "arrays/min_max.h"
+#include "codecs/fed_rows.h"
 #include "codecs/microscales_loops.h"
 #include "lanes/round.h"
 
@@ -28,7 +29,50 @@ struct Form {
   [[nodiscard]] uint64_t bytes_of(uint64_t elements) const { return has_nibbles ? elements / 2 : elements; }
 };
 
+/// The scale of the whole tensor, of the range of a tile.
+GlobalScale global_of(const Tile& tile, const Microscaled& codes) {
+  if (codes.global == GlobalScaleForm::kNone) return {};
+  const float amax = std::max(std::fabs(tile.ranges[0].min), std::fabs(tile.ranges[0].max));
+  return global_scale_of(amax, codes.global == GlobalScaleForm::kDivides);
+}
+
+/// Codes of 4 bits for rows with feedback.
+class FedCodes final : public FedForm {
+ public:
+  FedCodes(const Microscaled& codes, size_t columns, const uint8_t* scales)
+      : codes_(codes), columns_(columns), blocks_(columns / codes.form.block), scales_(scales) {}
+
+  Status encode_plain(const Tile& tile, Arena& arena, Encoded& result) override { return encode(tile, codes_, arena, result); }
+  Status restore(const Stored& stored, Arena& arena, const float*& y) override { return decode(stored, codes_, arena, y); }
+
+  void write(size_t row, const uint8_t* places, std::byte* data, std::byte* scale, std::byte*) override {
+    std::memcpy(scale + row * blocks_, scales_ + row * blocks_, blocks_);
+    uint8_t* const to = uint8s(data) + row * columns_ / 2;
+    for (size_t i = 0; i < columns_ / 2; i++) {
+      to[i] = static_cast<uint8_t>(e2m1_code(places[2 * i]) | e2m1_code(places[2 * i + 1]) << 4);
+    }
+  }
+
+ private:
+  const Microscaled& codes_;
+  size_t columns_, blocks_;
+  const uint8_t* scales_;
+};
+
 }  // namespace
+
+Status encode_with_feedback(const Tile& tile, const Microscaled& codes, const Moments& moments, Arena& arena,
+                            Encoded& result) noexcept {
+  Form form;
+  if (const Status status = form.init(codes, tile.rows, tile.columns); status != Status::kOk) return status;
+  if (!form.has_nibbles) return Status::kBadDType;
+  if (codes.global != GlobalScaleForm::kNone && tile.ranges == nullptr) return Status::kBadLayout;
+  auto* const scales = arena.take<uint8_t>(form.blocks);
+  if (arena.status() != Status::kOk) return arena.status();
+  MicroscaleGrid grid(codes.form, global_of(tile, codes), tile.columns / codes.form.block, scales);
+  FedCodes fed(codes, tile.columns, scales);
+  return encode_fed_rows(tile, fed, grid, moments, arena, result);
+}
 
 Status encode(const Tile& tile, const Microscaled& codes, Arena& arena, Encoded& result) noexcept {
   Form form;
@@ -53,12 +97,7 @@ Status encode(const Tile& tile, const Microscaled& codes, Arena& arena, Encoded&
   std::byte* const whole = take_part(tile, Role::kGlobalScale, sizeof(float), arena, result.global_scale);
   if (arena.status() != Status::kOk) return arena.status();
 
-  // Find the scale of the whole tensor.
-  GlobalScale global;
-  if (has_global) {
-    const float amax = std::max(std::fabs(tile.ranges[0].min), std::fabs(tile.ranges[0].max));
-    global = global_scale_of(amax, codes.global == GlobalScaleForm::kDivides);
-  }
+  const GlobalScale global = global_of(tile, codes);
   if (whole != nullptr) std::memcpy(whole, &global.value, sizeof(float));
 
   for (uint64_t at = 0; reads && at < form.size; at += step) {

@@ -33,6 +33,10 @@ struct Microscaled {
 ///          if a range is missing.
 [[nodiscard]] Status encode(const Tile& tile, const Microscaled& codes, Arena& arena, Encoded& result) noexcept;
 
+/// The same for whole rows that pass their errors on: see encode_fed_rows. Status: also kBadDType for elements of 8 bits.
+[[nodiscard]] Status encode_with_feedback(const Tile& tile, const Microscaled& codes, const Moments& moments, Arena& arena,
+                                          Encoded& result) noexcept;
+
 /// Restores floats. Status: kBadDType, kBadLayout, kSizeMismatch, kBadScale if a scale is NaN or negative, or the global scale not a positive
 /// finite number.
 [[nodiscard]] Status decode(const Stored& stored, const Microscaled& codes, Arena& arena, const float*& x) noexcept;

@@ -171,6 +171,14 @@ uint8_t choose_microscale(const Microscales& form, const GlobalScale& global, co
   return byte;
 }
 
+bool MicroscaleGrid::choose(size_t row, size_t group, const float* x, const float* weights, size_t, RowGrid& grid) {
+  const uint8_t byte = bytes_[row * blocks_ + group] = choose_microscale(form_, global_, x, weights);
+  const float value = microscale_value(form_.scale, byte, global_);
+  // Levels are doubled.
+  grid.scale = is_usable(value) ? value / 2 : 0;
+  return true;
+}
+
 void make_microscales(const Microscales& form, const GlobalScale& global, const float* x, const float* weights, size_t blocks,
                       uint8_t* scales, uint8_t* codes, float* restored) noexcept {
   for (size_t done = 0; done < blocks; done += kTogether) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "arrays/dtype.h"
+#include "calibration/feedback.h"
 
 namespace scalepoint::codecs {
 
@@ -79,5 +80,23 @@ void make_microscales(const Microscales& form, const GlobalScale& global, const 
 /// Restores floats: code * scale in float32, with the scale rounded to float32 before. NaN where a scale or a code is.
 void restore_microscales(const Microscales& form, const GlobalScale& global, const uint8_t* scales, const uint8_t* codes,
                          size_t blocks, float* x) noexcept;
+
+/// Blocks of 4-bit elements for rounding with feedback: scales are those of the search.
+class MicroscaleGrid final : public FeedbackGrid {
+ public:
+  /// @param bytes results: those of scales, row by row; `blocks` a row
+  MicroscaleGrid(const Microscales& form, const GlobalScale& global, size_t blocks, uint8_t* bytes)
+      : FeedbackGrid(form.block, 0, &kE2M1Levels), form_(form), global_(global), blocks_(blocks), bytes_(bytes) {
+    form_.search = true;
+  }
+
+  bool choose(size_t row, size_t group, const float* x, const float* weights, size_t n, RowGrid& grid) override;
+
+ private:
+  Microscales form_;
+  GlobalScale global_;
+  size_t blocks_;
+  uint8_t* bytes_;
+};
 
 }  // namespace scalepoint::codecs

@@ -5,6 +5,7 @@
 
 #include "arrays/min_max.h"
 #include "arrays/pack_bits_loops.h"
+#include "codecs/fed_rows.h"
 #include "codecs/mlx_loops.h"
 #include "codecs/scales.h"
 #include "lanes/round.h"
@@ -282,7 +283,51 @@ class Encoder {
   std::byte *data_, *scales_, *biases_;
 };
 
+/// Codes of rows with feedback, and their lines.
+class FedCodes final : public FeedbackGrid, public FedForm {
+ public:
+  FedCodes(const Form& form, Line* lines) : FeedbackGrid(form.codes.group_size), form_(form), lines_(lines) {}
+
+  bool choose(size_t row, size_t group, const float* x, const float* weights, size_t n, RowGrid& grid) override {
+    const auto [min, max] = std::minmax_element(x, x + n);
+    Line& line = lines_[row * groups() + group] = form_.stored(LineSearch(form_, x, weights).run(*min, *max));
+    grid.scale = line.scale;
+    grid.high = static_cast<float>(form_.levels());
+    grid.offset = -line.bias;
+    return std::isfinite(line.scale) && std::isfinite(line.bias);
+  }
+
+  Status encode_plain(const Tile& tile, Arena& arena, Encoded& result) override {
+    return encode(tile, form_.codes, arena, result);
+  }
+  Status restore(const Stored& stored, Arena& arena, const float*& y) override { return decode(stored, form_.codes, arena, y); }
+
+  void write(size_t row, const uint8_t* codes, std::byte* data, std::byte* scale, std::byte* bias) override {
+    loops::pack_codes(codes, form_.columns, form_.codes.bits, loops::CodeForm::kUnsigned,
+                      uint8s(data + form_.data_bytes(row * form_.columns)));
+    for (size_t i = row * groups(); i < (row + 1) * groups(); i++) {
+      store_scales(&lines_[i].scale, 1, form_.codes.scale, scale + i * form_.scale_bytes);
+      store_scales(&lines_[i].bias, 1, form_.codes.scale, bias + i * form_.scale_bytes);
+    }
+  }
+
+ private:
+  [[nodiscard]] size_t groups() const { return static_cast<size_t>(form_.columns / form_.codes.group_size); }
+
+  const Form& form_;
+  Line* lines_;
+};
+
 }  // namespace
+
+Status encode_with_feedback(const Tile& tile, const Mlx& codes, const Moments& moments, Arena& arena, Encoded& result) noexcept {
+  Form form = {.codes = codes};
+  if (const Status status = form.init(tile.rows, tile.columns); status != Status::kOk) return status;
+  auto* const lines = arena.take<Line>(form.groups());
+  if (arena.status() != Status::kOk) return arena.status();
+  FedCodes fed(form, lines);
+  return encode_fed_rows(tile, fed, fed, moments, arena, result);
+}
 
 Status encode(const Tile& tile, const Mlx& codes, Arena& arena, Encoded& result) noexcept {
   Form form = {.codes = codes};

@@ -35,6 +35,10 @@ struct Mlx {
 /// Status:  those of check and Arena; kBadDType; kBadLayout if the tile is empty or groups do not divide its rows.
 [[nodiscard]] Status encode(const Tile& tile, const Mlx& codes, Arena& arena, Encoded& result) noexcept;
 
+/// The same for whole rows that pass their errors on: see encode_fed_rows. Groups are searched for.
+[[nodiscard]] Status encode_with_feedback(const Tile& tile, const Mlx& codes, const Moments& moments, Arena& arena,
+                                          Encoded& result) noexcept;
+
 /// Restores floats: q * scale + bias in float32, with the product rounded first.
 /// Status:  kBadDType, kBadLayout, kSizeMismatch; kBadScale if a scale or a bias is not finite.
 [[nodiscard]] Status decode(const Stored& stored, const Mlx& codes, Arena& arena, const float*& x) noexcept;

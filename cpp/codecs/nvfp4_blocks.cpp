@@ -6,6 +6,7 @@
 
 #include "arrays/min_max.h"
 #include "codecs/elements.h"
+#include "codecs/fed_rows.h"
 #include "codecs/microscales_loops.h"
 #include "codecs/nvfp4_blocks_loops.h"
 #include "lanes/round.h"
@@ -39,7 +40,51 @@ void repeat_columns(const Tile& tile, uint64_t first, size_t n, float* weights) 
   }
 }
 
+/// The scale of the matrix, of the range of a tile.
+GlobalScale global_of(const Tile& tile) {
+  return global_scale_of(std::max(std::fabs(tile.ranges[0].min), std::fabs(tile.ranges[0].max)), false);
+}
+
+/// Blocks for rows with feedback.
+class FedBlocks final : public FedForm {
+ public:
+  FedBlocks(const Nvfp4Blocks& blocks, size_t columns, const uint8_t* scales)
+      : blocks_(blocks), columns_(columns), scales_(scales) {}
+
+  Status encode_plain(const Tile& tile, Arena& arena, Encoded& result) override { return encode(tile, blocks_, arena, result); }
+  Status restore(const Stored& stored, Arena& arena, const float*& y) override { return decode(stored, blocks_, arena, y); }
+
+  void write(size_t row, const uint8_t* places, std::byte* data, std::byte*, std::byte*) override {
+    uint8_t* block = uint8s(data) + row * columns_ / kNvfp4Elements * kNvfp4Bytes;
+    const uint8_t* scales = scales_ + row * columns_ / kShared;
+    for (size_t i = 0; i < columns_; i += kNvfp4Elements, scales += kScales) {
+      std::copy_n(scales, kScales, block);
+      block += kScales;
+      for (size_t s = 0; s < kScales; s++, places += kShared, block += kCodeBytes) {
+        for (size_t j = 0; j < kCodeBytes; j++) {
+          block[j] = static_cast<uint8_t>(e2m1_code(places[j]) | e2m1_code(places[j + kCodeBytes]) << 4);
+        }
+      }
+    }
+  }
+
+ private:
+  const Nvfp4Blocks& blocks_;
+  size_t columns_;
+  const uint8_t* scales_;
+};
+
 }  // namespace
+
+Status encode_with_feedback(const Tile& tile, const Nvfp4Blocks& blocks, const Moments& moments, Arena& arena,
+                            Encoded& result) noexcept {
+  if (tile.ranges == nullptr || tile.columns % kNvfp4Elements != 0) return Status::kBadLayout;
+  auto* const scales = arena.take<uint8_t>(tile.size() / kShared);
+  if (arena.status() != Status::kOk) return arena.status();
+  MicroscaleGrid grid({.block = kShared}, global_of(tile), tile.columns / kShared, scales);
+  FedBlocks form(blocks, tile.columns, scales);
+  return encode_fed_rows(tile, form, grid, moments, arena, result);
+}
 
 Status encode(const Tile& tile, const Nvfp4Blocks& blocks, Arena& arena, Encoded& result) noexcept {
   const uint64_t size = tile.size();
@@ -58,7 +103,7 @@ Status encode(const Tile& tile, const Nvfp4Blocks& blocks, Arena& arena, Encoded
   std::byte* const whole = take_part(tile, Role::kGlobalScale, sizeof(float), arena, result.global_scale);
   if (arena.status() != Status::kOk) return arena.status();
 
-  const GlobalScale global = global_scale_of(std::max(std::fabs(tile.ranges[0].min), std::fabs(tile.ranges[0].max)), false);
+  const GlobalScale global = global_of(tile);
   if (whole != nullptr) std::memcpy(whole, &global.value, sizeof(float));
   const Microscales form = {.block = kShared, .search = blocks.search};
   for (uint64_t at = 0; reads && at < size; at += step) {

@@ -28,6 +28,10 @@ struct Nvfp4Blocks {
 /// Status:  those of check and Arena; kBadLayout if the tile is empty, does not hold whole blocks, or if the range is missing.
 [[nodiscard]] Status encode(const Tile& tile, const Nvfp4Blocks& blocks, Arena& arena, Encoded& result) noexcept;
 
+/// The same for whole rows that pass their errors on: see encode_fed_rows.
+[[nodiscard]] Status encode_with_feedback(const Tile& tile, const Nvfp4Blocks& blocks, const Moments& moments, Arena& arena,
+                                          Encoded& result) noexcept;
+
 /// Takes over the codes and scales of NVFP4 in the order of compressed-tensors or ModelOpt. Only codes of -0 change, to 0.
 /// Parts: those of encode. The scale of the matrix is that of the source, or its reciprocal in float32 if the source divides by it.
 /// Status: kBadDType unless the source is NVFP4 with a scale of the matrix; kBadLayout, kSizeMismatch; kBadScale if a scale is NaN or

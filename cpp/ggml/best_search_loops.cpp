@@ -465,9 +465,8 @@ void pack_block(const BestRule& rule, const BlockParts& parts, uint8_t* out) {
   if (rule.affine) scale[2] = static_cast<uint8_t>(parts.minimum), scale[3] = static_cast<uint8_t>(parts.minimum >> 8);
 }
 
-void quantize_best(const BestRule& rule, const float* x, const float* given, std::byte* out) {
+void find_best(const BestRule& rule, const float* x, const float* given, BlockParts& parts) {
   float weights[kLongestBlock];
-  BlockParts parts;
   normalize_weights(given, size_t{rule.size} * rule.count, weights);
   if (rule.highest != 0) {
     SuperBlock(rule, x, weights).find(parts);
@@ -479,6 +478,11 @@ void quantize_best(const BestRule& rule, const float* x, const float* given, std
     parts.minimum = half_of(fit.low).bits;
     for (size_t i = 0; i < rule.size; i++) parts.levels[i] = code_of(rule, search.levels()[i]);
   }
+}
+
+void quantize_best(const BestRule& rule, const float* x, const float* given, std::byte* out) {
+  BlockParts parts;
+  find_best(rule, x, given, parts);
   pack_block(rule, parts, reinterpret_cast<uint8_t*>(out));
 }
 

@@ -53,6 +53,9 @@ void pack_block(const BestRule& rule, const BlockParts& parts, uint8_t* out);
 
 /// Searches for a block. All of x is finite. `given` holds the weights of the squared errors: finite and above 0; null if all are equal.
 /// Magnitudes whose squares overflow or underflow float32 give poor blocks: improve_blocks keeps ggml's blocks if they are better.
+void find_best(const BestRule& rule, const float* x, const float* given, BlockParts& parts);
+
+/// The same, and writes the block.
 void quantize_best(const BestRule& rule, const float* x, const float* given, std::byte* out);
 
 }  // namespace scalepoint::loops

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lanes/lanes.h"
+#include "ranges/levels_loops.h"
 
 namespace scalepoint::loops {
 
@@ -20,15 +21,16 @@ double sum_of(F32x4 a) {
 
 }  // namespace
 
-WeightedSums sum_weighted_codes(const float* x, const float* weights, size_t n, float scale, float inverse, float low,
-                                float high) {
+WeightedSums sum_weighted_codes(const float* x, const float* weights, size_t n, float scale, float inverse, float low, float high,
+                                const Levels* levels) {
   WeightedSums sums;
   const F32x4 scales = splat(scale), inverses = splat(inverse), lows = splat(low), highs = splat(high);
   for (size_t at = 0; at < n; at += kBlock) {
     const size_t end = std::min(n, at + kBlock);
     F32x4 error = splat(0.0f), product = error, square = error, codes = error;
     const auto add_four = [&](F32x4 value, F32x4 weight) {
-      const F32x4 code = pmin(pmax(nearest(mul(value, inverses)), lows), highs);
+      F32x4 code = mul(value, inverses), place;
+      code = levels == nullptr ? pmin(pmax(nearest(code), lows), highs) : nearest_levels(*levels, code, place);
       const F32x4 difference = sub(value, mul(scales, code)), weighted = mul(weight, code);
       error = add(error, mul(weight, mul(difference, difference)));
       product = add(product, mul(weighted, value));

@@ -3,7 +3,8 @@
 //   npm run build && SCALEPOINT_SAMPLES=... node tests/bench/outputs.mjs [--model FOLDER ...] [--types Q4_K_M,Q2_K] [--ways plain,importance,gptq]
 //                                                                        [--seeds 3] [--tokens 4096] [--bits 5,6]
 //
-// A way may have options of GPTQ behind it, such as gptq:damping=0.03 or gptq:heldBack=0.25.
+// Types are those of GGUF, or targets of safetensors, such as mlx-4bit:32 with a size of groups behind it; their linear weights are restored into
+// a folder of floats. A way may have options of GPTQ behind it, such as gptq:damping=0.03 or gptq:heldBack=0.25.
 //
 // A model is a folder of a small llama; without one, TinyStories of the samples. (teach_llama.mjs makes another one.) Each seed draws texts of
 // 256 tokens from the model: `tokens` to calibrate, and as many others to judge. Embeddings and the output stay float16. Columns: mean
@@ -11,9 +12,19 @@
 // ratio of each seed. With --bits, the types of all tensors are chosen for this number of bits a weight: by the errors of weights, by importance, and
 // by the errors of outputs with GPTQ. All results then round with GPTQ.
 
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { calibrateModel, fitTypes, measureTypes, quantizeModel } from '../../dist/model.js';
+import {
+  calibrateModel,
+  fitTypes,
+  inspectModel,
+  measureTypes,
+  quantizeModel,
+  readFloats,
+  saveTensors,
+} from '../../dist/model.js';
 import { divergences, drawTexts, joined, meanOf, ratioOf, show } from './stories.mjs';
 
 /** Embeddings and outputs in float16, so that the linear weights decide. */
@@ -88,6 +99,35 @@ function report(label, found) {
   }
 }
 
+/**
+ * Divergences of a model of a type of GGUF, or of a target of safetensors, whose name has a lower-case letter.
+ * @param {string} folder @param {Uint8Array} file the model in float32 @param {string} type @param {object} options @param {Uint32Array[]} texts
+ */
+async function judgedAs(folder, file, type, options, texts) {
+  const [to, size] = type.split(':');
+  if (!/[a-z]/.test(to))
+    return divergences(await (await quantizeModel(file, { to, rules, ...options })).bytes(), file, texts);
+  const granularity = size === undefined ? {} : { granularity: { kind: 'per-group', groupSize: Number(size) } };
+  const config = JSON.parse(readFileSync(join(folder, 'config.json'), 'utf8'));
+  const made = await quantizeModel(folder, { to, ...granularity, config, ...options });
+  const source = join(folder, 'model.safetensors');
+  const work = mkdtempSync(join(tmpdir(), 'outputs-'));
+  try {
+    // The codes of MLX need the settings beside them.
+    const codes = join(work, 'codes.safetensors');
+    writeFileSync(codes, await made.bytes());
+    writeFileSync(join(work, 'config.json'), JSON.stringify(made.config));
+    const floats = {};
+    for (const { name } of (await inspectModel(source)).tensors)
+      floats[name] = await readFloats(/_proj\.weight$/.test(name) ? codes : source, name);
+    cpSync(folder, work, { recursive: true });
+    writeFileSync(join(work, 'model.safetensors'), await saveTensors(floats));
+    return await divergences(work, file, texts);
+  } finally {
+    rmSync(work, { recursive: true });
+  }
+}
+
 /** Chooses types for sizes. @param {Uint8Array} file @param {object[]} cases @param {number[]} sizes in bits for each weight */
 async function fitSizes(file, cases, sizes) {
   const found = sizes.map(() => ({}));
@@ -143,8 +183,8 @@ async function main() {
         const { heldBack, ...others } = options;
         for (const { statisticsOf, importance, texts } of cases) {
           const statistics = await statisticsOf(heldBack);
-          const made = await quantizeModel(file, { to, rules, ...ways[name]({ importance, statistics }), ...others });
-          found[way].push(await divergences(await made.bytes(), file, texts));
+          const given = { ...ways[name]({ importance, statistics }), ...others };
+          found[way].push(await judgedAs(folder, file, to, given, texts));
         }
       }
       report(to, found);

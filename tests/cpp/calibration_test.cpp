@@ -385,7 +385,7 @@ TEST(Feedback, RefusesBadArguments) {
 class Recorder final : public FeedbackGrid {
  public:
   Recorder(FeedbackGrid& form, size_t groups)
-      : FeedbackGrid(form.group_size(), form.outer_size()), form_(form), groups_(groups) {}
+      : FeedbackGrid(form.group_size(), form.outer_size(), form.levels()), form_(form), groups_(groups) {}
   bool begin(size_t row, size_t outer, const float* x, const float* weights, size_t n) override {
     return form_.begin(row, outer, x, weights, n);
   }
@@ -402,8 +402,10 @@ class Recorder final : public FeedbackGrid {
   size_t groups_;
 };
 
-constexpr BlockType kFeedbackTypes[] = {BlockType::kQ4_0, BlockType::kQ4_1, BlockType::kQ5_0, BlockType::kQ5_1, BlockType::kQ8_0,
-                                        BlockType::kQ2_K, BlockType::kQ3_K, BlockType::kQ4_K, BlockType::kQ5_K, BlockType::kQ6_K};
+constexpr BlockType kFeedbackTypes[] = {BlockType::kQ4_0, BlockType::kQ4_1, BlockType::kQ5_0,   BlockType::kQ5_1,
+                                        BlockType::kQ8_0, BlockType::kQ2_K, BlockType::kQ3_K,   BlockType::kQ4_K,
+                                        BlockType::kQ5_K, BlockType::kQ6_K, BlockType::kIQ4_NL, BlockType::kIQ4_XS,
+                                        BlockType::kMXFP4};
 
 /// Weights of several kinds in the groups of a row.
 std::vector<float> block_weights(size_t n, uint32_t seed) {
@@ -452,7 +454,8 @@ TEST(BlockGrids, WriteWhatWasRounded) {
           ASSERT_EQ(dequantize_blocks(made, type, restored_row), Status::kOk);
           for (size_t j = 0; j < columns; j++) {
             const RowGrid& chosen = grid.grids[row * groups + j / form.group_size()];
-            const double code = codes.data()[row * columns + j] + static_cast<double>(chosen.low);
+            const uint8_t place = codes.data()[row * columns + j];
+            const double code = form.levels() != nullptr ? form.levels()->values[place] : place + static_cast<double>(chosen.low);
             const double expected = chosen.scale * code - chosen.offset;
             // Two products and a difference in float32, on either side.
             const double slack = 4 * 0x1p-24 * (std::fabs(chosen.scale * code) + std::fabs(chosen.offset));

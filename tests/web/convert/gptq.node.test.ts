@@ -46,7 +46,7 @@ beforeAll(async () => {
   }
 });
 
-type Target = 'Q4_K_M' | 'Q3_K_M' | 'Q2_K' | 'Q4_0' | 'Q6_K';
+type Target = 'Q4_K_M' | 'Q3_K_M' | 'Q2_K' | 'Q4_0' | 'Q6_K' | 'IQ4_NL' | 'IQ4_XS' | 'NVFP4';
 
 /** Results that several tests look at. */
 const results = new Map<string, Promise<QuantizeModelResult>>();
@@ -120,6 +120,9 @@ describe('quantizeModel with gptq', () => {
     ['made up', 'Q2_K'],
     ['storyteller', 'Q3_K_M'],
     ['storyteller', 'Q4_0'],
+    ['storyteller', 'IQ4_NL'],
+    ['made up', 'IQ4_XS'],
+    ['storyteller', 'NVFP4'],
   ] as const)('is closer on other texts than importance alone: %s as %s', async (name, to) => {
     const { file, plain, fed } = await both(name, to);
     const kl = async (made: QuantizeModelResult) => {
@@ -212,40 +215,43 @@ describe('quantizeModel with gptq', () => {
     expect(fitted.report.notes.find(({ kind }) => kind === 'notHeldBack')?.tensors).toContain(worse);
   });
 
-  it.each(['Q4_0', 'Q2_K', 'Q3_K_M', 'Q6_K'] as const)('makes the same bytes in every way, as %s', async (to) => {
-    const { file, statistics } = caseOf('made up');
-    // Each matrix once in each type that it has in any layer: mixtures give more bits to some layers.
-    const all = { to, method: 'gptq', moments: statistics, rules } as const;
-    const codesOf = async (choices: QuantizeModelOptions) =>
-      (await planModel(file, choices as typeof all)).tensors.filter(
-        ({ name, shape, to: type }) => name.startsWith('blk.') && shape.length > 1 && type !== 'F16',
-      );
-    const every = await codesOf(all);
-    const kindOf = ({ name, shape, to: type }: (typeof every)[number]) =>
-      `${name.replace(/^blk\.\d+/, '')} ${shape} ${type}`;
-    const kinds = every.map(kindOf);
-    const some = every.filter((_, i) => kinds.indexOf(kinds[i] as string) === i);
-    const own = some.map(({ name, to: type }): Rule => ({ match: `^${name}$`, to: type as typeof to }));
-    const rest: Rule = { match: '^blk\\.\\d\\.(attn|ffn)_(q|k|v|output|gate|up|down)\\.', to: 'F16' };
-    const options = { ...all, rules: [...rules, ...own, rest] } as const;
-    expect(await codesOf(options)).toEqual(some);
-    expect([some.length, every.length]).toEqual([to === 'Q3_K_M' ? 8 : 7, 21]);
-    const bytes = await (await quantizeModel(file, { ...options, workers: 0 })).bytes();
-    const others = [
-      { ...options, workers: 2 },
-      { ...options, workers: 0, order: 'falling' as const, core: { simd: 'off' as const } },
-      { ...options, workers: 1, moments: new Blob([await statistics.moments!.bytes()]) },
-    ];
-    for (const other of others) {
-      const made = await (await quantizeModel(file, other)).bytes();
-      expect(Buffer.compare(made, bytes)).toBe(0);
-    }
-    // llama.cpp computes what our forward pass does.
-    using model = new NativeModel(bytes);
-    const ids = [...drawn(24, 3)];
-    const theirs = model.logits(ids);
-    expect(theirs.every((row) => row.every(Number.isFinite))).toBe(true);
-  });
+  it.each(['Q4_0', 'Q2_K', 'Q3_K_M', 'Q6_K', 'IQ4_XS', 'NVFP4'] as const)(
+    'makes the same bytes in every way, as %s',
+    async (to) => {
+      const { file, statistics } = caseOf('made up');
+      // Each matrix once in each type that it has in any layer: mixtures give more bits to some layers.
+      const all = { to, method: 'gptq', moments: statistics, rules } as const;
+      const codesOf = async (choices: QuantizeModelOptions) =>
+        (await planModel(file, choices as typeof all)).tensors.filter(
+          ({ name, shape, to: type }) => name.startsWith('blk.') && shape.length > 1 && type !== 'F16',
+        );
+      const every = await codesOf(all);
+      const kindOf = ({ name, shape, to: type }: (typeof every)[number]) =>
+        `${name.replace(/^blk\.\d+/, '')} ${shape} ${type}`;
+      const kinds = every.map(kindOf);
+      const some = every.filter((_, i) => kinds.indexOf(kinds[i] as string) === i);
+      const own = some.map(({ name, to: type }): Rule => ({ match: `^${name}$`, to: type as typeof to }));
+      const rest: Rule = { match: '^blk\\.\\d\\.(attn|ffn)_(q|k|v|output|gate|up|down)\\.', to: 'F16' };
+      const options = { ...all, rules: [...rules, ...own, rest] } as const;
+      expect(await codesOf(options)).toEqual(some);
+      expect([some.length, every.length]).toEqual([to === 'Q3_K_M' ? 8 : 7, 21]);
+      const bytes = await (await quantizeModel(file, { ...options, workers: 0 })).bytes();
+      const others = [
+        { ...options, workers: 2 },
+        { ...options, workers: 0, order: 'falling' as const, core: { simd: 'off' as const } },
+        { ...options, workers: 1, moments: new Blob([await statistics.moments!.bytes()]) },
+      ];
+      for (const other of others) {
+        const made = await (await quantizeModel(file, other)).bytes();
+        expect(Buffer.compare(made, bytes)).toBe(0);
+      }
+      // llama.cpp computes what our forward pass does.
+      using model = new NativeModel(bytes);
+      const ids = [...drawn(24, 3)];
+      const theirs = model.logits(ids);
+      expect(theirs.every((row) => row.every(Number.isFinite))).toBe(true);
+    },
+  );
 
   it.each(['made up', 'storyteller'] as const)('loses less with the largest inputs first: %s', async (name) => {
     const { file, statistics } = caseOf(name);
@@ -278,7 +284,7 @@ describe('quantizeModel with gptq', () => {
       to: 'Q4_K_M',
       method: 'gptq',
       moments: statistics,
-      rules: [{ match: 'blk.0.ffn_up', to: 'IQ4_XS' }],
+      rules: [{ match: 'blk.0.ffn_up', to: 'IQ3_S' }],
       workers: 0,
     });
     const note = made.report.notes.find(({ kind }) => kind === 'noFeedback');

@@ -1,4 +1,4 @@
-// Integers of compressed-tensors by data about the inputs: outputs on other texts, weighted errors in float64, names, wrong data.
+// Codes of safetensors by data about the inputs: outputs on other texts, weighted errors in float64, names, wrong data.
 import { mkdtempSync } from 'node:fs';
 import { cp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -31,7 +31,7 @@ const drawn = (n: number, seed: number) => {
 const chunkSize = 64;
 const granularity = { kind: 'per-group', groupSize: 32 } as const;
 
-describe('integers of a folder by data', () => {
+describe('codes of a folder by data', () => {
   let folder = '';
   let statistics: ModelStatistics;
   let matrix: Blob;
@@ -60,12 +60,15 @@ describe('integers of a folder by data', () => {
     return result;
   }
 
-  /** The folder with the restored weights of a result. */
-  async function restored(result: QuantizeModelResult): Promise<string> {
-    const bytes = await result.bytes();
+  /** The folder with the restored weights of a result. @param part of the names of weights that are restored; others stay as they are */
+  async function restored(result: QuantizeModelResult, part = ''): Promise<string> {
+    // Codes of MLX need the settings beside them.
+    const codes = join(folder, 'codes.safetensors');
+    await writeFile(codes, await result.bytes());
+    await writeFile(join(folder, 'config.json'), JSON.stringify(result.config ?? {}));
     const tensors: Record<string, SavableTensor> = {};
     for (const name of names) {
-      const { data, shape } = await readFloats(bytes, name);
+      const { data, shape } = await readFloats(name.includes(part) ? codes : join(source, 'model.safetensors'), name);
       tensors[name] = { data, shape } as SavableTensor;
     }
     await writeFile(join(folder, 'model', 'model.safetensors'), await saveTensors(tensors));
@@ -86,6 +89,33 @@ describe('integers of a folder by data', () => {
     const outputs = outputsOf(await made({ scheme, method: 'gptq', moments: statistics }));
     expect(outputs.length).toBe(28);
     for (const { name, before, after } of outputs) expect(after, name).toBeLessThan(before);
+  });
+
+  it.each([
+    { to: 'mlx-4bit', granularity },
+    { to: 'mlx-3bit', granularity },
+    { to: 'mlx-nvfp4' },
+    { to: 'mlx-mxfp4' },
+    { to: 'nvfp4' },
+    { to: 'mxfp4' },
+    { to: 'gptq', granularity },
+    { to: 'awq', granularity },
+  ] as const)('is closer on other texts than the nearest codes by importance: %o', async (grid) => {
+    const config = JSON.parse(await readFile(join(source, 'config.json'), 'utf8'));
+    const base = { granularity: undefined, config, ...grid } as const;
+    const fed = await made({ ...base, method: 'gptq', moments: statistics });
+    // All weights of layers have moments.
+    const outputs = outputsOf(fed);
+    expect(outputs.length).toBeGreaterThanOrEqual(28);
+    for (const { name, before, after } of outputs) expect(after, name).toBeLessThanOrEqual(before);
+    const meanLog = (which: 'before' | 'after') =>
+      outputs.reduce((sum, output) => sum + Math.log(output[which]), 0) / outputs.length;
+    expect(Math.exp(meanLog('after') - meanLog('before'))).toBeLessThan(0.8);
+    // The embeddings, which MLX stores in codes, too, are multiplied with other inputs than texts have here.
+    const kl = async (result: QuantizeModelResult) =>
+      (await evaluateModel(await restored(result, '_proj'), { text: drawn(2048, 77), reference: source, chunkSize })).kl
+        ?.value;
+    expect(await kl(fed)).toBeLessThan((await kl(await made({ ...base, importance: matrix }))) as number);
   });
 
   it.each([
@@ -124,6 +154,9 @@ describe('integers of a folder by data', () => {
     { to: 'int4', granularity, scheme: 'asymmetric' },
     { to: 'int8', granularity, scheme: 'symmetric' },
     { to: 'int8', granularity: { kind: 'per-channel' }, scheme: 'asymmetric', packed: false },
+    { to: 'mlx-4bit', granularity },
+    { to: 'nvfp4', granularity: undefined },
+    { to: 'mlx-mxfp4', granularity: undefined },
   ] as const)('makes the same bytes in every way: %o', async (options) => {
     for (const more of [{ importance: matrix }, { method: 'gptq', moments: statistics }] as const) {
       const bytes = await (await made({ ...options, ...more })).bytes();
@@ -195,6 +228,7 @@ describe('integers of a folder by data', () => {
     await rejects({ method: 'gptq', moments: data, range: 'entropy' }, { option: 'range' });
     await rejects({ to: 'float16', granularity: undefined, importance: matrix }, { option: 'importance' });
     await rejects({ to: 'float8e4m3fn', granularity: undefined, method: 'gptq', moments: data }, { option: 'method' });
+    await rejects({ to: 'mxfp8', granularity: undefined, method: 'gptq', moments: data }, { option: 'method' });
     await rejects({ to: 'copy', granularity: undefined, importance: matrix }, { option: 'importance' });
     await rejects({ importance: new Blob([new Uint8Array(64)]) }, { code: 'BAD_FILE' });
     await rejects({ method: 'gptq', moments: matrix }, { code: 'BAD_FILE' });

@@ -199,7 +199,8 @@ export function unpackBatch({ count, examples: packed, numbers, ...rest }: Packe
     const { kind, rows, columns, to, measures, refuses, ranges, cached, pieceRows, damping, order, judges } = example;
     const [input, moments] = inputs as unknown as readonly [TileInput, TileInput?];
     if (moments !== undefined) {
-      const shared = { kind, rows, columns, to, outputs, measures, pieceRows };
+      const known = ranges === undefined ? {} : { ranges };
+      const shared = { kind, rows, columns, to, outputs, measures, ...known, pieceRows };
       return { ...shared, inputs: [input, moments], damping, order, judges };
     }
     return ranges === undefined

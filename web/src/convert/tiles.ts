@@ -177,13 +177,14 @@ export class TileCutter {
     // Add the moments of its inputs.
     const { momentsFile, judges, refuses } = this.#options;
     const isWhole = tensor.parts.length === 1 && columns === moments?.columns;
-    const weighed = feedback ?? (judges && isWhole ? moments : undefined);
+    const weighed = reads === false ? undefined : (feedback ?? (judges && isWhole ? moments : undefined));
     let task: TileStep['task'];
     if (momentsFile !== undefined && weighed !== undefined) {
       const { damping, order } = feedback ?? {};
       const inputs = [input, momentsInput(weighed, momentsFile)] as const;
-      const shared = { kind: 'encode', rows, columns, to: form, outputs: [], measures, pieceRows } as const;
-      task = { ...shared, outputs: [], inputs, damping, order, judges: feedback === undefined };
+      const shared = { kind: 'encode', rows, columns, to: form, measures, pieceRows } as const;
+      const known = ranges === undefined ? {} : { ranges };
+      task = { ...shared, ...known, outputs: [], inputs, damping, order, judges: feedback === undefined };
     } else if (ranges === undefined) {
       const isChecked = refuses && codecOf(tensor.form).isPlain === true && tensor.kept?.kind !== 'rule';
       const refused = isChecked ? (tensor.infinities ? 'nan' : 'nonFinite') : undefined;
@@ -261,8 +262,8 @@ export class TileCutter {
     const prefersWide = source.parts.some(({ tensor: { file } }) => this.#options.files?.[file]?.isFar);
     const cuts = codecOf(form).cuts?.(source.shape, form, roles, { ...gridOf(source), prefersWide });
     if (cuts === undefined) throw new Error(`tensors of ${form.codec} are only read`);
-    // Cache inputs only if a later tile reads them again.
-    const isReadAgain = roles.includes(tensor.parts[0]?.role as Role);
+    // Cache inputs only if a later tile reads them again, and reads them alone.
+    const isReadAgain = tensor.feedback === undefined && roles.includes(tensor.parts[0]?.role as Role);
     const cached: CachedRectangle[] = [];
     let count = 0;
     let reply: Reply | undefined;

@@ -346,10 +346,10 @@ const withGptq = { needs: [{ option: 'method', value: 'gptq' }] } as const;
 /** Options of error feedback. */
 export const feedbackEntries = {
   /**
-   * safetensors (integers), GGUF and ONNX: `gptq` passes the error of each column on to those behind it, by the second moments in `moments`,
+   * safetensors (integers, and small floats of 4 bits), GGUF and ONNX: `gptq` passes the error of each column on to those behind it, by the second moments in `moments`,
    * which takes about twice the time. A row takes these codes only if its output gets better on the data that they are fitted to. A matrix,
    * or a part of about a million weights of a larger one, takes them only if its outputs get better on held-back data, if `moments` has some.
-   * The report has the errors of outputs there, before and after. Types without it, such as IQ4_XS, and weights without moments are rounded
+   * The report has the errors of outputs there, before and after. Types without it, such as IQ3_S, and weights without moments are rounded
    * to the nearest. A note names them, and in ONNX the weights of other nodes than MatMul and Gemm. Tasks take 20 K² bytes more memory for
    * K columns: 84 MB for 2,048.
    * @defaultValue 'nearest'
@@ -367,7 +367,7 @@ export const feedbackEntries = {
     notInCopies,
   ),
   /**
-   * safetensors (integers), GGUF and ONNX: statistics of `calibrateModel` with `moments`, or the file of moments, for the method `gptq`. They
+   * safetensors, GGUF and ONNX: statistics of `calibrateModel` with `moments`, or the file of moments, for the method `gptq`. They
    * also give the importance, unless `importance` is given.
    */
   moments: amended(
@@ -379,7 +379,7 @@ export const feedbackEntries = {
     withGptq,
   ),
   /**
-   * safetensors (integers), GGUF and ONNX: the share of the mean of the moments' diagonal that the method `gptq` adds to it, from 0 to 10.
+   * safetensors, GGUF and ONNX: the share of the mean of the moments' diagonal that the method `gptq` adds to it, from 0 to 10.
    * @defaultValue 0.01
    */
   damping: amended(
@@ -390,7 +390,7 @@ export const feedbackEntries = {
     withGptq,
   ),
   /**
-   * safetensors (integers), GGUF and ONNX: the order in which the method `gptq` rounds the columns of a matrix. `falling`: groups with the
+   * safetensors, GGUF and ONNX: the order in which the method `gptq` rounds the columns of a matrix. `falling`: groups with the
    * largest inputs first, and so within groups, so that more columns make up for the errors that count most. `stored`: from left to right.
    * @defaultValue 'falling'
    */

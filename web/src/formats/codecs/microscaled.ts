@@ -53,6 +53,9 @@ export function canWeighMicroscaled(shape: readonly number[]): boolean {
   return shape.length === 2 && elementsOf(shape) > 0 && (shape[1] as number) <= tileElements;
 }
 
+/** True for forms that GPTQ can round: those with codes of 4 bits. */
+export const feedsMicroscaled = ({ kind }: MicroscaledForm): boolean => kinds[kind].bits === 4;
+
 /** True for forms with a scale of the whole matrix. */
 const hasGlobal = ({ kind, tool }: MicroscaledForm) => kind === 'nvfp4' && tool !== 'mlx';
 
@@ -125,6 +128,7 @@ export const microscaled: Codec<MicroscaledForm> = codecInCore(MicroscaledRecord
     else for (const rectangle of rectangles) yield { kind: 'tile', rectangle, roles };
   },
 
+  feedbackGroups: (_core, { kind }) => ({ group: kinds[kind].block, outer: 0 }),
   overflow: () => ', too large for the scale',
 
   checks(_shape, { kind }, role) {
@@ -140,7 +144,7 @@ export const microscaled: Codec<MicroscaledForm> = codecInCore(MicroscaledRecord
       ? { ...tile, roles: [...new Set(['data', ...tile.roles])] }
       : { ...tile, rows: 1, columns: microscaledBlock(kind) },
   record: microscaledRecord,
-  calls: { encode: 'encodeMicroscaled', decode: 'decodeMicroscaled' },
+  calls: { encode: 'encodeMicroscaled', feedback: 'encodeMicroscaledWithFeedback', decode: 'decodeMicroscaled' },
 });
 
 /** Small floats in blocks, in the layout of MLX. */

@@ -50,6 +50,7 @@ export const mlx: Codec<MlxForm> = codecInCore(MlxRecord, {
   runs: (_shape, { bits, groupSize, scale }, role, rectangle) =>
     elementRuns((n) => (role === 'data' ? (n * bits) / 8 : bytesOfElements(scale, n / groupSize)), rectangle),
   cuts: cutsAlong(groupGrid),
+  feedbackGroups: (_core, { groupSize }) => ({ group: groupSize, outer: 0 }),
   checks: (_shape, { scale }, role) => (role === 'data' ? [] : floatsFinite(scale, 'scale')),
   overflow: ({ scale }) => `, too large for a scale or a bias of ${scale}`,
 
@@ -60,5 +61,5 @@ export const mlx: Codec<MlxForm> = codecInCore(MlxRecord, {
     search: (range ?? importance) !== undefined,
     best: search === 'best',
   }),
-  calls: { encode: 'encodeMlx', decode: 'decodeMlx' },
+  calls: { encode: 'encodeMlx', feedback: 'encodeMlxWithFeedback', decode: 'decodeMlx' },
 });

@@ -90,10 +90,12 @@ export const nvfp4Blocks: Codec<Nvfp4BlocksForm> = codecInCore(Nvfp4BlocksRecord
 
   checks: (_shape, _form, role) => (role === 'globalScale' ? floatsFinite('F32', 'scale') : []),
 
+  feedbackGroups: () => ({ group: 16, outer: 0 }),
+
   // Without elements, a tile needs no memory for its columns.
   tileIn: (tile) => (tile.roles.includes('data') ? tile : { ...tile, rows: 1, columns: facts.elements }),
   record: ({ search = false }: Nvfp4BlocksForm) => ({ search }),
-  calls: { encode: 'encodeNvfp4Blocks', decode: 'decodeNvfp4Blocks' },
+  calls: { encode: 'encodeNvfp4Blocks', feedback: 'encodeNvfp4BlocksWithFeedback', decode: 'decodeNvfp4Blocks' },
 
   recodes: ({ takesCodes = false }) => takesCodes,
 

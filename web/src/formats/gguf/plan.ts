@@ -210,9 +210,10 @@ function converted(
     };
     // Casts do not depend on importance, but their errors are weighted by it.
     const importance = isCastType(type) ? known.seen(weight) : known.importanceOf(weight);
-    const feedback = isBlockType(type)
-      ? known.feedbackOf(weight, importance !== undefined && hasFeedback(type))
-      : undefined;
+    const feedback =
+      isBlockType(type) || type === 'NVFP4'
+        ? known.feedbackOf(weight, importance !== undefined && (type === 'NVFP4' || hasFeedback(type)))
+        : undefined;
     const moments = known.momentsOf(weight);
     const result = { name, shape, ...choice, from, importance, feedback, moments };
     requireImportance(result, fileType, hasImportance);

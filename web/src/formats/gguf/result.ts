@@ -170,7 +170,8 @@ export function planResult(
     else {
       const form = resultForm(result, source, choices.search);
       const planned = { source, form, parts: partsOf(source.shape, form) };
-      tensors[index] = moments === undefined ? planned : { ...planned, feedback, moments };
+      const isTaken = form === takenCodes;
+      tensors[index] = moments === undefined || isTaken ? planned : { ...planned, feedback, moments };
     }
     if (unfit !== undefined) tensors[index] = { ...(tensors[index] as PlannedTensor), unfit };
   }

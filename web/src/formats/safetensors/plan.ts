@@ -453,7 +453,7 @@ function withStatistics(
     asked++;
     const weight = { name, columns: shape[1] as number, names: names?.get(name) };
     const importance = known.importanceOf(weight);
-    const feedback = known.feedbackOf(weight, importance !== undefined);
+    const feedback = known.feedbackOf(weight, importance !== undefined && weighing.feeds?.(form) !== false);
     if (importance === undefined) return tensor;
     found++;
     return { ...tensor, form: weighing.add(form, importance), feedback, moments: known.momentsOf(weight) };

@@ -28,6 +28,7 @@ import type { KnownModels } from '../../known-models.js';
 import type { PlanChoices } from '../../options.js';
 import type { Reason } from '../../reason.js';
 import { shardOptions } from '../../shards.js';
+import { statisticsNames } from '../../statistics.js';
 import type { SafetensorsOptions } from '../options.js';
 
 /** An object of a JSON file. */
@@ -114,6 +115,9 @@ export const floatOptions = ['requantize', 'nonFinite', ...shardOptions];
 /** Options of targets whose scales are searched for, and which config.json describes. */
 export const blockOptions = ['range', 'importance', 'config', ...floatOptions];
 
+/** The same of targets that GPTQ can round. */
+export const fedBlockOptions = ['range', ...statisticsNames, 'config', ...floatOptions];
+
 /** A row of the table of targets. */
 export interface CodedTarget extends Omit<Target, 'name'> {
   /** Kind of its codes. All codes of a file have one kind, because its configuration describes one. */
@@ -146,6 +150,8 @@ export interface WeightToStore {
 interface Weighing {
   /** True for a matrix that the form can weigh. */
   takes(shape: readonly number[], form: Form): boolean;
+  /** True for a form that GPTQ can round. @defaultValue all can */
+  feeds?(form: Form): boolean;
   add(form: Form, importance: Float32Array<ArrayBuffer>): Form;
 }
 

@@ -11,7 +11,12 @@ import { show } from '../../../core/show.js';
 import type { CastForm, CastType } from '../../codecs/cast.js';
 import { type Form, tileElements } from '../../codecs/codec.js';
 import { elementsOf } from '../../codecs/elements.js';
-import { type MicroscaledForm, type MicroscaledKind, microscaledBlock } from '../../codecs/microscaled.js';
+import {
+  feedsMicroscaled,
+  type MicroscaledForm,
+  type MicroscaledKind,
+  microscaledBlock,
+} from '../../codecs/microscaled.js';
 import { type MlxForm, type MlxWidth, mlxGroupSizes, mlxWidths } from '../../codecs/mlx.js';
 import { quoted, quotedNames } from '../../files/bytes.js';
 import { badTensor } from '../../files/errors.js';
@@ -27,6 +32,7 @@ import {
   castTypes,
   type Fields,
   type FoundWeight,
+  fedBlockOptions,
   formSharing,
   isFields,
   moduleOfWeight,
@@ -248,7 +254,7 @@ const mlxTarget = (codes: MlxWidth, ...wider: readonly MlxWidth[]) =>
     codes: codes as MlxCodes,
     groupSizes: [usualGroup],
     knownGroups: mlxGroupSizes,
-    options: ['granularity', 'search', ...blockOptions],
+    options: ['granularity', 'search', ...fedBlockOptions],
     completes: ['config'],
     mixedWith: [...wider.map((width) => `mlx-${width}bit`), 'bfloat16'],
   }) as const satisfies CodedTarget;
@@ -259,7 +265,7 @@ const mlxFloatTarget = (codes: MicroscaledKind, text: string) =>
     about: `MLX: ${text}`,
     kind: 'mlx',
     codes: codes as MlxCodes,
-    options: blockOptions,
+    options: codes === 'mxfp8' ? blockOptions : fedBlockOptions,
     completes: ['config'],
     mixedWith: ['bfloat16'],
   }) as const satisfies CodedTarget;
@@ -387,6 +393,7 @@ export const mlxLayout = {
       },
       weighing: {
         takes: (shape) => shape.length === 2 && (shape[1] ?? 1) <= tileElements,
+        feeds: (form) => form.codec === 'mlx' || feedsMicroscaled(form as MicroscaledForm),
         add: (form, importance) => ({
           ...form,
           ...(form.codec === 'mlx' ? { range: 'mse' } : { search: true }),

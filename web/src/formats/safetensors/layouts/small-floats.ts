@@ -8,6 +8,7 @@
 import type { CastType } from '../../codecs/cast.js';
 import {
   canWeighMicroscaled,
+  feedsMicroscaled,
   type MicroscaledForm,
   type MicroscaledKind,
   microscaled,
@@ -27,6 +28,7 @@ import {
   castTypes,
   type Fields,
   type FoundWeight,
+  fedBlockOptions,
   formSharing,
   isFields,
   partsByRole,
@@ -151,7 +153,7 @@ const smallFloatsTarget = (codes: MicroscaledKind, about: string) =>
     about,
     kind: 'microscaled',
     codes,
-    options: blockOptions,
+    options: codes === 'mxfp8' ? blockOptions : fedBlockOptions,
     mixedWith: ['bfloat16'],
   }) as const satisfies CodedTarget;
 
@@ -231,6 +233,7 @@ export const smallFloatsLayout = {
       },
       weighing: {
         takes: canWeighMicroscaled,
+        feeds: (form) => feedsMicroscaled(form as MicroscaledForm),
         add: (form, importance): MicroscaledForm => ({ ...(form as MicroscaledForm), search: true, importance }),
       },
       /** Weights of joined layers get their ranges from each other. */

@@ -1,0 +1,85 @@
+#include "codecs/fed_rows.h"
+
+#include <algorithm>
+
+#include "codecs/input_codes.h"
+#include "codecs/output_judge.h"
+
+namespace scalepoint::codecs {
+
+Status encode_fed_rows(const Tile& tile, FedForm& form, FeedbackGrid& grid, const Moments& moments, Arena& arena,
+                       Encoded& result) noexcept {
+  const size_t rows = form.turned() ? tile.columns : tile.rows, columns = form.turned() ? tile.rows : tile.columns;
+  const size_t size = rows * columns;
+  if (size == 0) return Status::kBadLayout;
+  // Encode without feedback.
+  Tile whole = tile;
+  whole.wanted = 1 << static_cast<int32_t>(Role::kData) | 1 << static_cast<int32_t>(Role::kScale) |
+                 1 << static_cast<int32_t>(Role::kZeroPoint) | 1 << static_cast<int32_t>(Role::kGlobalScale);
+  whole.measure = false;
+  if (const Status status = form.encode_plain(whole, arena, result); status != Status::kOk) return status;
+  if (result.problem.kind != ProblemKind::kNone) return Status::kOk;
+  const Encoded plain = result;
+  // Take all other memory.
+  const float* w = nullptr;
+  if (const Status status = take_input_rows(tile, form.turned(), arena, w); status != Status::kOk) return status;
+  OutputJudge judge({w, size}, columns, moments, arena);
+  auto* const data = arena.take<std::byte>(plain.data.size);
+  auto* const scale = arena.take<std::byte>(plain.scale.size);
+  auto* const zero_point = arena.take<std::byte>(plain.zero_point.size);
+  auto* const codes = arena.take<uint8_t>(size);
+  auto* const turned_back = arena.take<float>(form.turned() ? size : 0);
+  const size_t scratch_size = feedback_scratch_size(rows, columns, grid);
+  const std::span<float> scratch(arena.take<float>(scratch_size), scratch_size);
+  if (arena.status() != Status::kOk) return arena.status();
+  result.data.data = data;
+  result.scale.data = scale;
+  result.zero_point.data = zero_point;
+  const auto start_from_plain = [&] {
+    std::copy_n(plain.data.data, plain.data.size, data);
+    std::copy_n(plain.scale.data, plain.scale.size, scale);
+    std::copy_n(plain.zero_point.data, plain.zero_point.size, zero_point);
+  };
+  /// The values of the result, output by output.
+  const auto restore = [&](const float*& y) {
+    const Stored stored = {tile.rows, tile.columns, result.data, result.scale, result.zero_point, result.global_scale};
+    const Status status = form.restore(stored, arena, y);
+    if (status != Status::kOk || !form.turned()) return status;
+    for (size_t i = 0; i < size; i++) turned_back[i] = y[i % columns * rows + i / columns];
+    y = turned_back;
+    return status;
+  };
+  const float* y = nullptr;
+  start_from_plain();
+  if (const Status status = restore(y); status != Status::kOk) return status;
+  judge.judge_plain(y);
+
+  // Encode with feedback, and keep the rows that got no better.
+  const Status fed =
+      quantize_with_feedback({w, size}, columns, grid, {moments.feedback, columns * columns}, {moments.weights, columns}, scratch,
+                             {codes, size}, {moments.order, moments.order == nullptr ? 0 : columns});
+  if (fed != Status::kOk && fed != Status::kOverflow) return fed;
+  const auto write_row = [&](size_t row) { form.write(row, codes + row * columns, data, scale, zero_point); };
+  for (size_t row = 0; fed == Status::kOk && row < rows; row++) write_row(row);
+  if (fed == Status::kOk) {
+    if (const Status status = restore(y); status != Status::kOk) return status;
+    judge.judge_fed(y);
+    start_from_plain();
+    for (size_t row = 0; row < rows; row++) {
+      if (judge.is_fed(row)) write_row(row);
+    }
+  }
+  if (!judge.put(result.sums)) return Status::kNonFinite;
+  if (!tile.measure) return Status::kOk;
+  if (const Status status = restore(y); status != Status::kOk) return status;
+  Tile measured;
+  measured.columns = static_cast<uint32_t>(columns);
+  measured.importance = tile.importance;
+  const uint64_t step = step_over(columns, size);
+  for (uint64_t at = 0; at < size; at += step) {
+    measure(measured, at, w + at, y + at, static_cast<size_t>(std::min<uint64_t>(step, size - at)), result.sums);
+  }
+  return Status::kOk;
+}
+
+}  // namespace scalepoint::codecs
