@@ -135,9 +135,11 @@ const rankFile = (vocab: Record<string, number>): Uint8Array<ArrayBuffer> =>
   );
 
 /** Tokens by tiktoken's rule: in each word the neighbors whose bytes together have the least rank become one. */
-function tiktoken(text: string, ranks: ReadonlyMap<string, number>): number[] {
-  const pattern =
-    /'s|'t|'re|'ve|'m|'ll|'d|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+/giu;
+function tiktoken(
+  text: string,
+  ranks: ReadonlyMap<string, number>,
+  pattern = /'s|'t|'re|'ve|'m|'ll|'d|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+/giu,
+): number[] {
   return [...text.matchAll(pattern)].flatMap(([word]) => {
     const parts = [...new TextEncoder().encode(word)].map((byte) => characters[byte] as string);
     for (;;) {
@@ -236,6 +238,42 @@ describe('ways of cutting words', () => {
       expect(await differing(files, conversion, ['', 'one'], true)).toEqual([]);
     },
   );
+
+  it.each<[string, object, object]>([
+    [
+      'bailingmoe',
+      split(
+        String.raw`'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+`,
+      ),
+      split(
+        String.raw`'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+`,
+      ),
+    ],
+    ['bloom', split(String.raw` ?[^(\s|[.,!?…。，、।۔،])]+`), split(String.raw` ?[^(\s|.,!?…。，、।۔،)]+`)],
+  ])('%s, whose pattern is spelled otherwise for JavaScript', async (name, own, spelled) => {
+    const conversion = await convertTokenizer(
+      { 'tokenizer.json': tokenizerOf(sequence(own, byteLevel(false))) },
+      { size: learned.size, architecture: 'qwen2' },
+    );
+    expect(conversion.keys.find((key) => key.name === 'tokenizer.ggml.pre')?.value).toBe(name);
+    const tokenizer = tokenizerOf(sequence(spelled, byteLevel(false)));
+    expect(await differing({ tokenizer }, conversion, [...texts, ...sampleTexts])).toEqual([]);
+  });
+
+  it('viking, whose digits are words of their own', async () => {
+    const digits = { type: 'Digits', individual_digits: true };
+    const conversion = await convertTokenizer(
+      {
+        'tokenizer.json': tokenizerOf(
+          sequence(split(String.raw` ?[^(\s|[.,!?…。，、।۔،])]+`), digits, byteLevel(false)),
+        ),
+      },
+      { size: learned.size, architecture: 'qwen2' },
+    );
+    expect(conversion.keys.find((key) => key.name === 'tokenizer.ggml.pre')?.value).toBe('viking');
+    const spelled = sequence(split(String.raw` ?[^(\s|.,!?…。，、।۔،)]+`), digits, byteLevel(false));
+    expect(await differing({ tokenizer: tokenizerOf(spelled) }, conversion, [...texts, ...sampleTexts])).toEqual([]);
+  });
 
   it.each(['tekken', 'gpt-4o'])('%s: texts that llama.cpp cuts otherwise are counted', async (name) => {
     const [, preTokenizer, more] = ways.find((way) => way[0] === name)!;
@@ -349,6 +387,36 @@ describe('ChatGLM', () => {
       expect(native.tokenize(text, { parse: true, special: false }), text).toEqual(tiktoken(text, ranks));
     const role = native.tokenize('[gMASK]<sop><|user|>a', { parse: true, special: false });
     expect(role).toEqual([2, 4, 7].map((n) => learned.size + n).concat(learned.vocab.a as number));
+  });
+
+  it('Kimi K2 with the vocabulary of tiktoken: tokens are those of its rule, and all its own tokens have a place', async () => {
+    const size = learned.size + 256;
+    const settings = {
+      added_tokens_decoder: { [learned.size + 1]: { content: '[EOS]', special: true } },
+      eos_token: '[EOS]',
+    };
+    const files = { 'tiktoken.model': rankFile(learned.vocab), 'tokenizer_config.json': settings };
+    const conversion = await convertTokenizer(files, { size, architecture: 'deepseek2' });
+    expect(pre(conversion)).toBe('kimi-k2');
+    const keys = new Map(conversion.keys.map(({ name, value }) => [name, value]));
+    expect(keys.get('tokenizer.ggml.eos_token_id')).toBe(learned.size + 1);
+    const names = keys.get('tokenizer.ggml.tokens') as string[];
+    expect(names.slice(learned.size, learned.size + 2)).toEqual([`<|reserved_token_${learned.size}|>`, '[EOS]']);
+    // Chinese characters are words of their own.
+    const letters = (kind: string) => String.raw`[[\p{${kind}}\p{Lm}\p{Lo}\p{M}]--\p{sc=Han}]`;
+    const [high, low] = [letters(String.raw`Lu}\p{Lt`), letters('Ll')];
+    const lead = String.raw`[^\r\n\p{L}\p{N}]?`;
+    const end = "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?";
+    const rest = String.raw`\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`;
+    const source = String.raw`\p{sc=Han}+|${lead}${high}*${low}+${end}|${lead}${high}+${low}*${end}|${rest}`;
+    const ranks = new Map(Object.entries(learned.vocab));
+    using native = nativeTokenizer(conversion);
+    const differ = [...texts, ...sampleTexts].filter(
+      (text) =>
+        JSON.stringify(native.tokenize(text, { parse: true })) !==
+        JSON.stringify(tiktoken(text, ranks, new RegExp(source, 'gv'))),
+    );
+    expect(differ).toEqual([]);
   });
 
   it('merges of a vocabulary of tiktoken are those of its tokenizer.json: Qwen3', async () => {

@@ -31,6 +31,7 @@ export const bailingMoe2: ModelClass = {
       score_function: 'sigmoid',
     }),
   },
+  preTokenizers: { bailingmoe: 'bailingmoe2' },
   only: {
     hidden_act: ['silu'],
     use_qk_norm: [true],

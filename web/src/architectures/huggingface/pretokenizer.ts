@@ -8,6 +8,7 @@ import { mention } from '../../core/option-problem.js';
 import { show } from '../../core/show.js';
 import { unsupported } from './errors.js';
 import { type Json, member, objectMember } from './json.js';
+import { kimiPattern } from './ranks.js';
 import { wordPattern } from './token-differences.js';
 import type { TokenizerFacts } from './tokenizer-input.js';
 import { addedTokens, flatSteps } from './vocabulary.js';
@@ -33,6 +34,9 @@ const cased = (ending: string, digits: string, [high, low] = [upper, lower]) =>
 const plainCases: [string, string] = [String.raw`(?:(?=\p{L})[^a-z])`, String.raw`(?:(?=\p{L})[^A-Z])`];
 
 const deepseek = String.raw`[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_${'`'}{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|${rest}`;
+
+/** Words that end at signs of several scripts, as those of BLOOM. */
+const bloomWords = String.raw` ?[^(\s|[.,!?…。，、।۔،])]+`;
 
 const byteLevel = 'bytes';
 const wordBytes = 'words and bytes';
@@ -66,6 +70,17 @@ const known: readonly { readonly name: string; readonly steps: readonly string[]
     name: 'deepseek-coder',
     steps: [String.raw`[\r\n]`, String.raw`\s?\p{L}+`, String.raw`\s?\p{P}+`, '[一-龥ࠀ-一가-퟿]+', digit, byteLevel],
   },
+  { name: 'kimi-k2', steps: [kimiPattern, byteLevel] },
+  // Quantifiers that give nothing back, in the place of which llama.cpp has others: no character fits both of their neighbors.
+  {
+    name: 'bailingmoe',
+    steps: [
+      String.raw`'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+`,
+      byteLevel,
+    ],
+  },
+  { name: 'bloom', steps: [bloomWords, byteLevel] },
+  { name: 'viking', steps: [bloomWords, digit, byteLevel] },
 ];
 
 /** A pre-tokenizer of llama.cpp. */

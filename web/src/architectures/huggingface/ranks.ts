@@ -1,16 +1,15 @@
 /**
- * Vocabularies of tiktoken, as GLM-4-9B has one in its tokenizer.model: a token in base64 and its rank in each line. They become what a
- * tokenizer.json would say.
- * Reference: github.com/ggml-org/llama.cpp, conversion/chatglm.py at 32e9e04 (bpe, token_bytes_to_string); the class ChatGLM4Tokenizer of
- * huggingface.co/THUDM/glm-4-9b for the pattern and the added tokens.
+ * Vocabularies of tiktoken, as GLM-4-9B has one in its tokenizer.model and Kimi K2 in its tiktoken.model: a token in base64 and its rank in each
+ * line. They become what a tokenizer.json would say.
+ * Reference: github.com/ggml-org/llama.cpp, conversion/ chatglm.py at 32e9e04 (bpe, token_bytes_to_string) and deepseek.py 01a723d; the classes
+ * ChatGLM4Tokenizer of huggingface.co/THUDM/glm-4-9b and TikTokenTokenizer of huggingface.co/moonshotai/Kimi-K2-Instruct for patterns and added
+ * tokens.
  */
 import { type Note, noteOf } from '../../core/note.js';
 import { quoted } from '../../formats/files/bytes.js';
 import { badFolderFile } from './errors.js';
 import type { Json } from './json.js';
 import { type AddedToken, byteCharacters } from './vocabulary.js';
-
-const file = 'tokenizer.model';
 
 /** Most bytes of a token. Real ones have up to 128. */
 const longest = 256;
@@ -29,10 +28,33 @@ const classTokens = [
   ...['<|observation|>', '<|begin_of_image|>', '<|end_of_image|>', '<|begin_of_video|>', '<|end_of_video|>'],
 ];
 
-const pattern = String.raw`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`;
+const glmPattern = String.raw`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`;
+
+const [upper, lower] = ['Lu', 'Ll'].map(
+  (kind) => String.raw`[\p{${kind}}${kind === 'Lu' ? String.raw`\p{Lt}` : ''}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]`,
+);
+const ending = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?";
+const lead = String.raw`[^\r\n\p{L}\p{N}]?`;
+
+/** The pattern of Kimi K2: as that of GPT-4o, with Chinese characters apart. */
+export const kimiPattern = [
+  String.raw`[\p{Han}]+`,
+  `${lead}${upper}*${lower}+${ending}`,
+  `${lead}${upper}+${lower}*${ending}`,
+  String.raw`\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`,
+].join('|');
+
+/** A file with a vocabulary of tiktoken, the pattern of its class, and the number of tokens that the class adds behind it. */
+interface RankFile {
+  readonly file: string;
+  readonly pattern: string;
+  readonly reserved: number;
+}
+export const glmRanks: RankFile = { file: 'tokenizer.model', pattern: glmPattern, reserved: 0 };
+export const kimiRanks: RankFile = { file: 'tiktoken.model', pattern: kimiPattern, reserved: 256 };
 
 /** Tokens in the letters that stand for bytes, with their ranks, which are their ids. */
-function readRanks(bytes: Uint8Array): Map<string, number> {
+function readRanks(file: string, bytes: Uint8Array): Map<string, number> {
   const ranks = new Map<string, number>();
   for (const [i, text] of new TextDecoder('latin1').decode(bytes).split('\n').entries()) {
     if (text.trim() === '') continue;
@@ -57,10 +79,11 @@ function readRanks(bytes: Uint8Array): Map<string, number> {
  * @param listed the added tokens that tokenizer_config.json lists
  */
 export function tokenizerOfRanks(
+  { file, pattern, reserved }: RankFile,
   bytes: Uint8Array,
   listed: readonly AddedToken[],
 ): { readonly tokenizer: Json; readonly notes: readonly Note[] } {
-  const ranks = readRanks(bytes);
+  const ranks = readRanks(file, bytes);
   const merges: [string, string][] = [];
   const unreached: string[] = [];
   for (const [token, own] of [...ranks].sort(([, a], [, b]) => a - b)) {
@@ -80,8 +103,12 @@ export function tokenizerOfRanks(
     if (third === undefined) merges.push([left, right]);
     else unreached.push(token);
   }
-  const added =
-    listed.length > 0 ? listed : classTokens.map((content, i) => ({ id: ranks.size + i, content, special: true }));
+  const classOnes =
+    reserved === 0 ? classTokens : Array.from({ length: reserved }, (_, i) => `<|reserved_token_${ranks.size + i}|>`);
+  const own = classOnes.map((content, i) => ({ id: ranks.size + i, content, special: true }));
+  const ids = new Set(listed.map(({ id }) => id));
+  // The reserved ones are those that no file names.
+  const added = listed.length > 0 && reserved === 0 ? listed : [...listed, ...own.filter(({ id }) => !ids.has(id))];
   const tokenizer = {
     added_tokens: added,
     pre_tokenizer: {

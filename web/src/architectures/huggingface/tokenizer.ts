@@ -8,7 +8,7 @@ import { byteLevelKeys } from './bytelevel.js';
 import { badFolderFile, incomplete, unsupported } from './errors.js';
 import { arrayMember, decodeText, isObject, type Json, member, objectMember, parseObject } from './json.js';
 import { tokenizerKeys } from './keys.js';
-import { isRankFile, tokenizerOfRanks } from './ranks.js';
+import { glmRanks, isRankFile, kimiRanks, tokenizerOfRanks } from './ranks.js';
 import { addedById, chatGlmFromModel, sentencePieceFromJson, sentencePieceFromModel } from './sentencepiece.js';
 import type { EncoderTokenizer, Tokenizer, TokenizerFiles, TokenizerInput } from './tokenizer-input.js';
 import { t5Keys, tokenTypeCount, xlmRobertaFromJson, xlmRobertaFromModel } from './unigram.js';
@@ -124,6 +124,13 @@ export async function readTokenizer(
   return { keys: [...tokenizerKeys(read.keys), ...templates], notes };
 }
 
+/** Reads a vocabulary of tiktoken. */
+function rankKeys(files: TokenizerFiles, kind: typeof glmRanks, bytes: Uint8Array): Tokenizer {
+  const { tokenizer, notes } = tokenizerOfRanks(kind, bytes, addedById(files.settings));
+  const read = byteLevelKeys({ ...files, tokenizer }, tokenizer);
+  return { ...read, notes: [...notes, ...read.notes] };
+}
+
 /**
  * Reads the tokenizer.model of ChatGLM, which is SentencePiece's or tiktoken's. Undefined if the folder has none, or a tokenizer.json with the
  * same tokens as tiktoken's.
@@ -133,9 +140,7 @@ async function chatGlmTokenizer(folder: Folder, files: TokenizerFiles): Promise<
   if (model === undefined) return undefined;
   if (isRankFile(model)) {
     if (files.tokenizer !== undefined) return undefined;
-    const { tokenizer, notes } = tokenizerOfRanks(model, addedById(files.settings));
-    const read = byteLevelKeys({ ...files, tokenizer }, tokenizer);
-    return { ...read, notes: [...notes, ...read.notes] };
+    return rankKeys(files, glmRanks, model);
   }
   // ChatGLM 2 has the same file, and no tokens for roles.
   const names = [files.config.get('_name_or_path'), folder.name];
@@ -156,6 +161,8 @@ async function readKind(folder: Folder, files: TokenizerFiles): Promise<Tokenize
     const read = await chatGlmTokenizer(folder, files);
     if (read !== undefined) return read;
   }
+  const kimi = tokenizer === undefined ? await folder.file(kimiRanks.file) : undefined;
+  if (kimi !== undefined && isRankFile(kimi)) return rankKeys(files, kimiRanks, kimi);
   const kindFound = tokenizer === undefined ? undefined : tokenizerKind(tokenizer);
   // Multilingual models of BERT's architecture have the tokenizer of XLM-R.
   const isOther = wish.encoder === 'wordpiece' && (kindFound === undefined || kindFound === 'unigram');
