@@ -64,6 +64,12 @@ const library = once(() => {
       ) => number
     >('llama_tokenize', 'int32', ['void *', 'void *', 'int32', 'void *', 'int32', 'bool', 'bool']),
     context: call<(model: Pointer, parameters: Blob) => Pointer>('llama_init_from_model', 'void *', ['void *', Blob]),
+    adapter: call<(model: Pointer, path: string) => Pointer>('llama_adapter_lora_init', 'void *', ['void *', 'str']),
+    setAdapters: call<(context: Pointer, adapters: BigUint64Array, count: bigint, scales: Float32Array) => number>(
+      'llama_set_adapters_lora',
+      'int32',
+      ['void *', 'void *', 'size_t', 'void *'],
+    ),
     setEmbeddings: call<(context: Pointer, on: boolean) => void>('llama_set_embeddings', 'void', ['void *', 'bool']),
     freeContext: call<(context: Pointer) => void>('llama_free', 'void', ['void *']),
     batch: call<(tokens: Int32Array, count: number) => object>('llama_batch_get_one', Batch, ['void *', 'int32']),
@@ -137,12 +143,13 @@ export class NativeModel {
   /**
    * Logits behind each token of a text. Keys and values are kept in float32.
    * @param encoded the text for the encoder, of models that have one beside their decoder
+   * @param adapter a file with an adapter, which counts with its own strength
    */
-  logits(tokens: readonly number[], encoded?: readonly number[]): Float32Array[] {
+  logits(tokens: readonly number[], encoded?: readonly number[], adapter?: Uint8Array): Float32Array[] {
     const { vocabulary, size, logits } = library();
     const width = size(vocabulary(this.#model));
     const read = (context: Pointer) => tokens.map((_, i) => this.#floats(logits(context, i), width));
-    return this.#run(tokens, read, true, 0n, encoded);
+    return this.#run(tokens, read, true, 0n, encoded, adapter);
   }
 
   /** Shows what each weight is multiplied with, row by row, as llama-imatrix sees it with --process-output. Models without experts. */
@@ -183,6 +190,7 @@ export class NativeModel {
     everywhere: boolean,
     evaluate = 0n,
     encoded?: readonly number[],
+    adapter?: Uint8Array,
   ): T {
     const { contextDefaults, context: make, freeContext, decode, encode } = library();
     const parameters = contextDefaults();
@@ -196,6 +204,14 @@ export class NativeModel {
     const context = make(this.#model, parameters);
     if (context === null) throw new Error(takeLog(3));
     try {
+      if (adapter !== undefined) {
+        const { koffi, adapter: open, setAdapters } = library();
+        const path = join(this.#folder, 'adapter.gguf');
+        writeFileSync(path, adapter);
+        const pointer = open(this.#model, path);
+        if (pointer === null) throw new Error(takeLog(3));
+        setAdapters(context, BigUint64Array.of(koffi.address(pointer)), 1n, Float32Array.of(1));
+      }
       if (!everywhere) library().setEmbeddings(context, true);
       if (encoded !== undefined && encode(context, batchOf(encoded, false)) !== 0) throw new Error(takeLog(3));
       const batch = batchOf(tokens, everywhere);

@@ -1,5 +1,5 @@
 /** Folders of language models, and their vision towers, to GGUF. Loaded with the first folder. */
-import { ScalepointError } from '../core/errors.js';
+import { rangeError, ScalepointError } from '../core/errors.js';
 import type { ByteSource } from '../formats/files/bytes.js';
 import type { LogicalTensor, OpenModel } from '../formats/format.js';
 import { edited, nameKey } from '../formats/gguf/edits.js';
@@ -92,10 +92,17 @@ export async function convertFolder(
   const conversions = known.get(model) ?? new Map<string, Promise<CarriedFolder>>();
   known.set(model, conversions);
   const tower = choices.mmproj === true ? ((choices.to ?? 'F32') as TowerTarget) : undefined;
-  const key = JSON.stringify([name ?? null, missingBytes, preTokenizer ?? null, requantize, tower]);
+  const isAdapter = choices.to === 'lora-gguf';
+  const key = JSON.stringify([name ?? null, missingBytes, preTokenizer ?? null, requantize, tower, isAdapter]);
   const carryOut = async (): Promise<CarriedFolder> => {
-    const weights = await readWeights(model, requantize);
+    const weights = await readWeights(model, requantize || isAdapter);
     const folder = folderOf(model, weights, beside, name);
+    if (isAdapter) {
+      if (model.adapters === undefined) throw rangeError('lora', { kind: 'required' }, undefined);
+      const { convertAdapter } = await import('./adapter-to-gguf.js');
+      const adapter = await convertAdapter(folder, weights);
+      return { ...adapter.conversion, ...carryOutAll(adapter.weights, adapter.conversion) };
+    }
     const options = { missingBytes, preTokenizer };
     const conversion = await (tower === undefined ? convertHuggingface(folder, options) : convertTower(folder, tower));
     const { architecture, types } = conversion;
@@ -124,7 +131,7 @@ export async function convertFolder(
       });
       const { metadata: edits, fixAlignment } = own;
       const plan = planResult(edited(view.pairs, view, edits), results, partsOf, { choices: { fixAlignment } });
-      return { ...plan, notes: [...notes, ...plan.notes] };
+      return { ...plan, mergesAdapters: !isAdapter, notes: [...notes, ...plan.notes] };
     },
   };
 }

@@ -2,7 +2,7 @@
 import { ScalepointError } from '../core/errors.js';
 import { quoted } from '../formats/files/bytes.js';
 import type { GgufChoices } from '../formats/gguf/options.js';
-import { towerArchitecture } from '../formats/gguf/signature.js';
+import { adapterArchitecture, towerArchitecture } from '../formats/gguf/signature.js';
 import type { Converter } from './converter.js';
 import { detectDiffusion, diffusersLayout, diffusionReaders, diffusionReasonText } from './diffusion/detect.js';
 
@@ -29,6 +29,10 @@ export const toGguf: Converter = {
       const files = `-m model.gguf --mmproj ${file}`;
       const code = `llama-mtmd-cli ${files} --image picture.jpg\nllama-server ${files}`;
       return [{ program: 'llama.cpp', code }];
+    }
+    if (architecture === adapterArchitecture) {
+      const files = `-m model.gguf --lora ${file}`;
+      return [{ program: 'llama.cpp', code: `llama-cli ${files}\nllama-server ${files}` }];
     }
     return diffusionReaders(architecture, file);
   },

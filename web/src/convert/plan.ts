@@ -121,7 +121,8 @@ export async function planFor(opened: Opened, choices: PlanChoices, output?: str
     return found;
   };
   // Collect the notes: of adapters, of the format, of codecs about the tensors that become their forms, and of rules.
-  const notes = [...(model.adapters ? [model.adapters.note] : []), ...plan.notes];
+  const isMerged = model.adapters !== undefined && plan.mergesAdapters !== false;
+  const notes = [...(isMerged ? [model.adapters.note] : []), ...plan.notes];
   const byCodec = new Map<string, { name: string; shape: readonly number[]; form: PlannedTensor['form'] }[]>();
   for (const { source, form } of plan.tensors) {
     if (codecOf(form).notes === undefined) continue;

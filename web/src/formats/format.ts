@@ -286,6 +286,8 @@ export interface FilePlan {
   readonly format: string;
   /** For a model converted to another format: its architecture, in that format's spelling. */
   readonly architecture?: string;
+  /** False if the adapters of the model are not part of its weights in the result. @defaultValue true */
+  readonly mergesAdapters?: boolean;
   /** At least one file, the main one first; it appears once all others are complete. A part of a result may have no files. */
   readonly files: readonly OutputFile[];
   /** Files of the result that other parts of the work write, and the index of all. */

@@ -315,6 +315,8 @@ export async function convertDiffusion(
         );
       // Copies of safetensors are safetensors.
       if (gguf.to === 'copy') throw new Error('a copy is not a conversion');
+      if (gguf.to === 'lora-gguf')
+        throw rangeError('to', { kind: 'onlyFor', files: 'folders of language models' }, gguf.to);
       const fileType = fileTypeOf(gguf.to);
       checkScaled(fileType, architecture.name);
       const results = inWritingOrder(choicesOf(architecture, items, fileType, gguf));

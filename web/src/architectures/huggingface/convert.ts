@@ -189,6 +189,12 @@ async function modelOf(given: Folder) {
   return { config, model, tensors, notes };
 }
 
+/** The recipes of a folder's weights, without its tokenizer. */
+export async function folderRecipes(folder: Folder): Promise<Pick<Conversion, 'architecture' | 'tensors'>> {
+  const { model, tensors } = await modelOf(folder);
+  return { architecture: model.architecture, tensors };
+}
+
 /** llama.cpp's names of the tensors of a folder, for statistics. Experts are matrices of one tensor there. */
 export async function folderWeightNames(folder: Folder): Promise<WeightNames> {
   const { tensors } = await modelOf(folder);

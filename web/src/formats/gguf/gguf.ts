@@ -49,7 +49,7 @@ const endWeight = 8;
 
 export const mixtures: Mixtures = {
   to: 'Q4_K_M',
-  types: (to) => (to === 'copy' ? undefined : mixedTypes),
+  types: (to) => (to === 'copy' || to === 'lora-gguf' ? undefined : mixedTypes),
   stored: paddedSize,
   weight(name) {
     const category = categoryOf(name);

@@ -318,7 +318,7 @@ export const options = optionTable<GgufOptions>('GGUF', entries, (choices) => {
   }
   checkStatistics(choices);
   // Check that the target has a better search.
-  if (search === 'best' && to !== 'auto') {
+  if (search === 'best' && to !== 'auto' && to !== 'lora-gguf') {
     const { base } = fileTypes[aliases[to as keyof typeof aliases] ?? (to as FileType)];
     if (!isSearched(base)) checkSearched(base, 'to');
   }

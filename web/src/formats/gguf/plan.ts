@@ -23,7 +23,15 @@ import { pairOf, u32Pair, withoutSplits } from './pairs.js';
 import { pruned, withLayers } from './prune.js';
 import { keptNames, outputReason } from './reasons.js';
 import { type Choice, planResult, type ResultTensor } from './result.js';
-import { aliases, type FileType, fileTypes, type GgufTarget, isCastType, type TargetType } from './targets.js';
+import {
+  type AdapterTarget,
+  aliases,
+  type FileType,
+  fileTypes,
+  type GgufTarget,
+  isCastType,
+  type TargetType,
+} from './targets.js';
 
 /** True for weights that are codes and can be restored. */
 const isCodedWeight = (dtype: string) => isBlockType(dtype) || dtype === 'NVFP4';
@@ -140,7 +148,7 @@ function withImportance(pairs: readonly GgufPair[], matrix: ImportanceMatrix | u
 }
 
 /** Resolves aliases of a target. */
-export function fileTypeOf(to: Exclude<GgufTarget, 'copy'>): FileType {
+export function fileTypeOf(to: Exclude<GgufTarget, 'copy' | AdapterTarget>): FileType {
   return to in aliases ? aliases[to as keyof typeof aliases] : (to as FileType);
 }
 
@@ -259,6 +267,8 @@ export function planGguf(
     throw rangeError('mmproj', { kind: 'onlyFor', files: 'folders with a vision tower' }, true);
   if (sources !== undefined && choices.keepSplit === true)
     throw rangeError('keepSplit', { kind: 'onlyFor', files: 'GGUF files' }, true);
+  if (to === 'lora-gguf')
+    throw rangeError('to', { kind: 'onlyFor', files: 'folders of models together with an adapter (lora)' }, to);
   let read = 0;
   const own = sources === undefined ? view.tensors.map((tensor): SourceTensor => ({ file: 0, ...tensor })) : [];
   const tensors = view.tensors.map((tensor, i): Sourced => {

@@ -73,7 +73,10 @@ export const aliases = { Q3_K: 'Q3_K_M', Q4_K: 'Q4_K_M', Q5_K: 'Q5_K_M' } as con
 export const ggufTargets: readonly FileType[] = Object.freeze(Object.keys(fileTypes) as FileType[]);
 
 /** A target of a GGUF result: a file type, or Q3_K, Q4_K or Q5_K for its M form; or copies of all tensors. */
-export type GgufTarget = FileType | keyof typeof aliases | 'copy';
+export type GgufTarget = FileType | keyof typeof aliases | AdapterTarget | 'copy';
+
+/** The target of an adapter alone, beside the folder of its model. */
+export type AdapterTarget = 'lora-gguf';
 
 /** Targets of vision towers, which are those of llama.cpp's converter. */
 export const towerTargets: readonly FileType[] = ['F16', 'BF16', 'F32', 'Q8_0'];
@@ -108,6 +111,11 @@ export const targets: readonly Target[] = [
       ],
     };
   }),
+  {
+    name: 'lora-gguf' satisfies AdapterTarget,
+    about: "the adapter of --lora alone, for llama.cpp's --lora",
+    options: ['requantize', 'nonFinite', 'metadata'],
+  },
   copyTarget(['keepSplit', ...fileOptions]),
 ];
 
