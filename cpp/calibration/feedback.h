@@ -61,13 +61,18 @@ class FeedbackGrid {
   const Levels* levels_;
 };
 
-/// Codes with a scale and a zero point for each group.
+/// Codes with a scale and a zero point for each group, or with a scale for uneven levels.
 class LinearFeedbackGrid final : public FeedbackGrid {
  public:
   /// @param search true: scales by search_weighted_scale; false: those of the whole range
   /// @param scales and zero points: results, one for each group, row by row; `groups` a row
   LinearFeedbackGrid(const WeightedGrid& codes, size_t group_size, size_t groups, bool search, float* scales, float* zero_points)
-      : FeedbackGrid(group_size), codes_(codes), groups_(groups), search_(search), scales_(scales), zero_points_(zero_points) {}
+      : FeedbackGrid(group_size, 0, codes.levels),
+        codes_(codes),
+        groups_(groups),
+        search_(search),
+        scales_(scales),
+        zero_points_(zero_points) {}
 
   bool choose(size_t row, size_t group, const float* x, const float* weights, size_t n, RowGrid& grid) override;
 

@@ -7,6 +7,8 @@
 #include "codebooks/absmax.h"
 #include "codebooks/codebook_parts.h"
 #include "codecs/block_codes_loops.h"
+#include "codecs/fed_rows.h"
+#include "ranges/range_weighted.h"
 
 namespace scalepoint::codecs {
 namespace {
@@ -32,7 +34,50 @@ struct Form {
   [[nodiscard]] uint64_t index(uint64_t column, uint64_t i) const { return codes.transposed ? column * k + i : i * n + column; }
 };
 
+/// Scales of blocks of levels that reach from -1 to 1.
+WeightedGrid scale_grid(const Levels& levels) { return {.qmin = -1, .qmax = 1, .levels = &levels}; }
+
+/// Codes of columns with feedback.
+class FedCodes final : public FedForm {
+ public:
+  FedCodes(const MatMulBnb4& codes, const Form& form, const float* scales)
+      : FedForm(!codes.transposed), codes_(codes), form_(form), scales_(scales) {}
+
+  Status encode_plain(const Tile& tile, Arena& arena, Encoded& result) override { return encode(tile, codes_, arena, result); }
+  Status restore(const Stored& stored, Arena& arena, const float*& y) override { return decode(stored, codes_, arena, y); }
+
+  void write(size_t column, const uint8_t* made, std::byte* data, std::byte* scale, std::byte*) override {
+    pack(made, form_.k, uint8s(data) + column * form_.k / 2);
+    std::memcpy(scale + column * form_.blocks * sizeof(float), scales_ + column * form_.blocks, form_.blocks * sizeof(float));
+  }
+
+  /// Packs the codes of a column.
+  static void pack(const uint8_t* made, uint64_t k, uint8_t* to) {
+    for (size_t j = 0; j < k / 2; j++) to[j] = static_cast<uint8_t>(made[2 * j] << 4 | made[2 * j + 1]);
+  }
+
+ private:
+  const MatMulBnb4& codes_;
+  const Form& form_;
+  const float* scales_;
+};
+
 }  // namespace
+
+Status encode_with_feedback(const Tile& tile, const MatMulBnb4& codes, const Moments& moments, Arena& arena,
+                            Encoded& result) noexcept {
+  Form form = {.codes = codes};
+  if (const Status status = form.init(tile.rows, tile.columns); status != Status::kOk) return status;
+  if (codes.book != PublishedCodebook::kNf4) return Status::kBadDType;
+  const uint64_t sets = form.n * form.blocks;
+  auto* const scales = arena.take<float>(sets);
+  auto* const zero_points = arena.take<float>(sets);
+  if (arena.status() != Status::kOk) return arena.status();
+  const Levels levels = levels_of(published_codebook(codes.book));
+  LinearFeedbackGrid grid(scale_grid(levels), codes.block_size, form.blocks, true, scales, zero_points);
+  FedCodes fed(codes, form, scales);
+  return encode_fed_rows(tile, fed, grid, moments, arena, result);
+}
 
 Status encode(const Tile& tile, const MatMulBnb4& codes, Arena& arena, Encoded& result) noexcept {
   Form form = {.codes = codes};
@@ -57,6 +102,8 @@ Status encode(const Tile& tile, const MatMulBnb4& codes, Arena& arena, Encoded& 
   const float* const x = floats.read(0, static_cast<size_t>(tile.size()));
   std::fill_n(absmax, form.n * form.blocks, 0.0f);
   const std::span<const float> book = published_codebook(codes.book);
+  const Levels levels = levels_of(book);
+  const WeightedGrid grid = scale_grid(levels);
   loops::CodeSearch search;
   prepare_search(book, form.decision(), search);
   const Blocks layout = {codes.block_size};
@@ -76,13 +123,18 @@ Status encode(const Tile& tile, const MatMulBnb4& codes, Arena& arena, Encoded& 
       result.problem = floats.first_problem(0);
       return Status::kOk;
     }
+    for (size_t block = 0; tile.importance != nullptr && block < blocks; block++) {
+      const size_t first = block * codes.block_size;
+      if (scales[block] == 0) continue;
+      scales[block] = search_weighted_scale(column + first, tile.importance + first, codes.block_size, grid).scale;
+    }
     if (status == Status::kOk) status = quantize_prepared(values, layout, scales, search, {made, k});
     if (status == Status::kOk && tile.measure) status = dequantize_codebook({made, k}, layout, scales, book, {restored, k});
     if (status != Status::kOk) return status;
     if (tile.measure && tile.wants(Role::kData)) loops::accumulate_error(column, restored, k, result.sums);
     // Pack its codes.
     uint8_t* const to = data + i * form.k / 2;
-    for (size_t j = 0; j < k / 2; j++) to[j] = static_cast<uint8_t>(made[2 * j] << 4 | made[2 * j + 1]);
+    FedCodes::pack(made, k, to);
   }
   return Status::kOk;
 }

@@ -17,12 +17,17 @@ struct MatMulBnb4 {
 };
 
 /// A tile is K rows of some columns of the matrix B [K, N], all of them. Neighbors in a column make a block, whose scale is its largest
-/// magnitude. Codes are those of quantize_codebook with bitsandbytes' own decisions.
+/// magnitude, or with the importance of rows of B the one with the least error that search_weighted_scale finds. Codes are those of
+/// quantize_codebook with bitsandbytes' own decisions.
 /// Parts:   data   for each column its codes, two a byte, the first one in the upper half
 ///          scale  float32, for each column those of its blocks
 /// Special: NaN and infinities are problems.
 /// Status:  those of check and Arena; kBadLayout if the tile is empty, or for any other block_size.
 [[nodiscard]] Status encode(const Tile& tile, const MatMulBnb4& codes, Arena& arena, Encoded& result) noexcept;
+
+/// The same for whole columns that pass their errors on: see encode_fed_rows. Status: also kBadDType for other codebooks than NF4.
+[[nodiscard]] Status encode_with_feedback(const Tile& tile, const MatMulBnb4& codes, const Moments& moments, Arena& arena,
+                                          Encoded& result) noexcept;
 
 /// Restores floats from stored codes.
 /// Status:  kBadLayout, kSizeMismatch.

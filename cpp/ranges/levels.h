@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace scalepoint {
 
@@ -13,6 +14,9 @@ struct Levels {
   float values[16] = {};   ///< rising
   float middles[15] = {};  ///< of neighboring values
 };
+
+/// Levels of at most 16 rising values.
+[[nodiscard]] Levels levels_of(std::span<const float> values) noexcept;
 
 /// Twice the values of E2M1, as ggml has them, without -0.
 extern const Levels kE2M1Levels;

@@ -47,7 +47,8 @@ class Search {
     loops::WeightedSums sums;
     sums.error = INFINITY;
     if (!std::isfinite(scale) || scale == 0 || !std::isfinite(inverse)) return sums;
-    sums = loops::sum_weighted_codes(x_, weights_, n_, scale, inverse, grid_.qmin - zero_point, grid_.qmax - zero_point);
+    sums = loops::sum_weighted_codes(x_, weights_, n_, scale, inverse, grid_.qmin - zero_point, grid_.qmax - zero_point,
+                                     grid_.levels);
     if (sums.error < least_) {
       least_ = sums.error;
       best_ = {scale, zero_point};

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "arrays/status.h"
+#include "ranges/levels.h"
 
 namespace scalepoint {
 
@@ -17,6 +18,8 @@ struct WeightedGrid {
   float zero_point = 0;
   /// True: scales may be negative, as those of onnxruntime's MatMulNBits.
   bool negative = false;
+  /// Uneven levels, which the codes are; qmin is then -qmax, the largest magnitude of a level. Null: even ones.
+  const Levels* levels = nullptr;
   /// Rounds a scale to the type that it is stored in. Null: float32.
   float (*store)(float scale) = nullptr;
 };

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "codecs/ggml.h"
+#include "codecs/matmul_bnb4.h"
 #include "codecs/microscaled.h"
 #include "codecs/mlx.h"
 #include "codecs/nvfp4_blocks.h"
@@ -13,6 +14,7 @@ namespace {
 
 using codecs::Ggml;
 using codecs::GlobalScaleForm;
+using codecs::MatMulBnb4;
 using codecs::Microscaled;
 using codecs::MicroscaleRule;
 using codecs::MicroscaleType;
@@ -88,7 +90,9 @@ void check_form(const Codes& codes) {
   // With the moments 1, columns take no errors over, and D is 1: each group has the elements and the weights that it has without feedback, so
   // the same search finds its scale. OutputJudge then finds no row better, and all keep the bytes without feedback. Blocks of IQ4_XS have
   // other grids, with room for growth; a row takes them only if its squared error gets smaller.
-  const Result plain = made(given, codes, nullptr, nullptr), unchanged = made(given, codes, nullptr, &independent.moments);
+  const std::vector<float> alike(given.inputs, 1);
+  const Result plain = made(given, codes, alike.data(), nullptr),
+               unchanged = made(given, codes, alike.data(), &independent.moments);
   if constexpr (std::is_same_v<Codes, Ggml>) {
     if (codes.to == BlockType::kIQ4_XS)
       EXPECT_LE(unchanged.encoded.sums.squared_error, plain.encoded.sums.squared_error);
@@ -102,7 +106,7 @@ void check_form(const Codes& codes) {
     Codes by_rule = codes;
     if constexpr (requires { by_rule.form; })
       by_rule.form.search = false;
-    else
+    else if constexpr (requires { by_rule.search; })
       by_rule.search = false;
     EXPECT_EQ(plain.rows, made(given, by_rule, nullptr, &independent.moments).rows);
   }
@@ -141,6 +145,21 @@ TEST(FedRows, lose_less_of_outputs_in_microscaled_floats) {
   for (const MicroscaleRule rule : {MicroscaleRule::kNearFloor, MicroscaleRule::kCeiling}) {
     SCOPED_TRACE(static_cast<int>(rule));
     check_form(Microscaled{.form = {.scale = MicroscaleType::kPowerOfTwo, .rule = rule, .block = 32, .search = true}});
+  }
+}
+
+TEST(FedRows, lose_less_of_outputs_in_columns_of_bnb4) {
+  // The same weights down the columns of a tile give the same parts.
+  const Case given(6, 256, 5);
+  Case turned(given.outputs, given.inputs, 5);
+  turned.w = given.as_tile(true);
+  std::swap(turned.outputs, turned.inputs);
+  for (const uint32_t block : {16u, 64u, 256u}) {
+    const MatMulBnb4 codes = {.block_size = block, .transposed = true};
+    check_form(codes);
+    const Result rows = made(given, codes, given.importance.data(), &given.moments),
+                 columns = made(turned, MatMulBnb4{.block_size = block}, given.importance.data(), &given.moments);
+    EXPECT_TRUE(same(rows.bytes, columns.bytes));
   }
 }
 

@@ -240,6 +240,7 @@ describe.each(pairs)('the modules of the $build build', ({ small, large }) => {
       observeDequantizeLinear: true,
       encodeMatmulNbits: true,
       encodeCompressedTensorsWithFeedback: true,
+      encodeMatmulBnb4WithFeedback: true,
       encodeMatmulNbitsWithFeedback: true,
       encodeMicroscaledWithFeedback: true,
       encodeMlxWithFeedback: true,

@@ -41,8 +41,9 @@ const wholeTiles: Codec<MatMulBnb4Form> = codecInCore(MatMulBnb4Record, {
     return byteRuns(first * size, some * size);
   },
 
-  cuts(shape, { transposed, blockSize }, roles, source) {
+  cuts(shape, { transposed, blockSize, importance }, roles, source) {
     const [k = 0] = shape;
+    if (importance !== undefined) return cutOutputs(shape, roles, { turned: !transposed, unit: 1 });
     // Copying the parts of pieces pays only if reading parts of rows is slow.
     if (transposed || !readsAnyRows(source) || source?.prefersWide !== true) {
       const elements = transposed ? undefined : columnTileElements;
@@ -53,7 +54,8 @@ const wholeTiles: Codec<MatMulBnb4Form> = codecInCore(MatMulBnb4Record, {
   },
 
   record: ({ blockSize, transposed }: MatMulBnb4Form) => ({ book: PublishedCodebookId.nf4, blockSize, transposed }),
-  calls: { encode: 'encodeMatmulBnb4', decode: 'decodeMatmulBnb4' },
+  feedbackGroups: (_core, { blockSize }) => ({ group: blockSize, outer: 0 }),
+  calls: { encode: 'encodeMatmulBnb4', feedback: 'encodeMatmulBnb4WithFeedback', decode: 'decodeMatmulBnb4' },
 });
 
 export const matMulBnb4: Codec<MatMulBnb4Form> = {

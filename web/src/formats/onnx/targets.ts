@@ -196,9 +196,10 @@ export type TargetOf<Kind extends AnyRow['kind']> = TargetInfo & { readonly kind
 
 /** The targets, in the order of the help. Options apply to some rows. */
 export const targets: readonly TargetInfo[] = Object.entries(rows).map(([name, row]) => {
-  const { kind, half, ranges, zeroPoints, blockSize }: AnyRow = row;
+  const { kind, codec, half, ranges, zeroPoints, blockSize }: AnyRow = row;
   const options = [
-    ...(ranges === undefined ? [] : ['range', ...statisticsNames]),
+    ...(ranges === undefined ? [] : ['range']),
+    ...(ranges === undefined && codec !== 'matmul-bnb4' ? [] : statisticsNames),
     ...(kind === 'integers' ? ['perTensor', 'reduceRange'] : []),
     ...(kind === 'static' || half === true ? ['ranges'] : []),
     ...(half === true ? ['kvCache'] : []),

@@ -3,6 +3,7 @@
 import { ScalepointError } from '../../../core/errors.js';
 import type { Note } from '../../../core/note.js';
 import { canWeighDequantizeLinear, type DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
+import type { MatMulBnb4Form } from '../../codecs/matmul-bnb4.js';
 import type { MatMulNBitsForm } from '../../codecs/matmul-nbits.js';
 import type { Feedback } from '../../format.js';
 import type { Statistics } from '../../statistics.js';
@@ -14,6 +15,9 @@ import { transposes } from '../graph/products.js';
 import type { OnnxChoices } from '../options.js';
 import type { NoInputsReason, WithoutInputs } from '../reasons.js';
 import { type WeightDecision, weightsOfDecision } from './decision.js';
+
+/** Forms whose codes depend on statistics. */
+type WeighedForm = MatMulNBitsForm | MatMulBnb4Form | DequantizeLinearForm;
 
 /** Decisions with statistics where their codes depend on them. */
 export interface Weighed {
@@ -44,7 +48,7 @@ export function weighDecisions(
   const known = new WeightStatistics(statistics, choices);
   let [asked, found] = [0, 0];
   /** The number of inputs of a weight, or the reason why statistics do not count. */
-  const inputCount = (weight: Weight, form: MatMulNBitsForm | DequantizeLinearForm): number | NoInputsReason => {
+  const inputCount = (weight: Weight, form: WeighedForm): number | NoInputsReason => {
     const { shape } = weight.source;
     const readers = graphs.readers(weight);
     const products = readers.filter((reader) => transposes(reader) !== undefined);
@@ -53,14 +57,14 @@ export function weighDecisions(
     if (shape.length !== 2) return { kind: 'rank', rank: shape.length };
     const isTransposed = transposes(first) === true;
     const inputs = shape[isTransposed ? 1 : 0] as number;
-    if (form.codec === 'matmul-nbits') return form.transposed === isTransposed ? inputs : { kind: 'alongInputs' };
+    if (form.codec !== 'dequantize-linear') return form.transposed === isTransposed ? inputs : { kind: 'alongInputs' };
     if (form.sharing === 'tile') return { kind: 'oneScale' };
     const hasInputsInRows = form.sharing === 'rows' || form.sharing === 'rowBlocks';
     if (products.some((reader) => transposes(reader) !== hasInputsInRows)) return { kind: 'alongInputs' };
     return canWeighDequantizeLinear(shape, form) ? inputs : { kind: 'tooLong', inputs };
   };
   /** The form with the importance of the inputs of a weight; the same form without. */
-  const weigh = <F extends MatMulNBitsForm | DequantizeLinearForm>(weight: Weight, form: F): F => {
+  const weigh = <F extends WeighedForm>(weight: Weight, form: F): F => {
     const { name } = weight.source;
     const columns = inputCount(weight, form);
     if (typeof columns !== 'number') {
@@ -82,7 +86,7 @@ export function weighDecisions(
       for (const { source } of weightsOfDecision(decision)) withoutInputs.push({ name: source.name, reason });
     } else if (decision.kind === 'restored' || decision.kind === 'integers') {
       return { ...decision, form: weigh(decision.weight, decision.form) };
-    } else if (decision.kind === 'blocks' && decision.form.codec === 'matmul-nbits') {
+    } else if (decision.kind === 'blocks') {
       return { ...decision, form: weigh(decision.weight, decision.form) };
     }
     return decision;
