@@ -45,7 +45,7 @@ export interface JudgeState {
 }
 
 const initial: JudgeState = {
-  data: { kind: 'texts', text: undefined, tokenizer: [], tokens: tokenChoices[0] ?? 256, inputs: undefined },
+  data: { kind: 'texts', text: undefined, tokenizer: [], tokens: tokenChoices[0] ?? 256, inputs: undefined, sizes: {} },
   judged: new Map(),
   shown: new Set(),
   queue: [],
@@ -63,8 +63,15 @@ export const resultKey = (choice: ModelChoice): readonly unknown[] => [
 ];
 
 /** Key of a choice with some data. */
-function keyOf(choice: ModelChoice, { kind, text, tokens, inputs }: OutputsData): string {
-  return JSON.stringify([...resultKey(choice), kind, fileKey(text), tokens, fileKey(inputs)]);
+function keyOf(choice: ModelChoice, { kind, text, tokens, inputs, sizes }: OutputsData): string {
+  return JSON.stringify([
+    ...resultKey(choice),
+    kind,
+    fileKey(text),
+    tokens,
+    fileKey(inputs),
+    Object.entries(sizes).sort(),
+  ]);
 }
 
 /** The target that restores the codes of a format to floats. */
@@ -164,6 +171,12 @@ export class Judge {
     // A format with few targets does not say which ones are usual.
     const offered = all.some(({ isUsual }) => isUsual) ? usual : all;
     return offered.map(({ name }) => this.wanted(withTarget(format, choice, name as ModelChoice['to'])));
+  }
+
+  /** Sizes of dimensions that the model leaves open, as they were chosen or guessed. Known once it has been run. */
+  get sizes(): Readonly<Record<string, number>> {
+    const last = [...this.#state.judged.values()].at(-1)?.judgment;
+    return last?.kind === 'arrays' ? { ...last.figures.guessedSizes, ...this.#state.data.sizes } : {};
   }
 
   /** Runs with other data. Results for the former data are kept for the case that they come back. */

@@ -9,6 +9,7 @@ import { formatFor, infoOf, isTower } from './choice.js';
 import { Judge, type WantedType } from './judge.js';
 import { tokenChoices, verdictOf } from './outputs.js';
 import { basisOf, captionOf, drawChart, figuresView, placesView } from './outputs-figures.js';
+import { isPicture } from './picture-input.js';
 import type { ModelSession } from './session.js';
 import { isSaving, type OpenState } from './state.js';
 import { formatSeconds, leftText, secondsLeft } from './wording.js';
@@ -65,11 +66,17 @@ export class OutputsPanel {
     const all = (pattern: RegExp) => files.every(({ name }) => pattern.test(name));
     const tokenizers = isText && all(/tokenizer.*\.json$/i);
     const texts = isText && files.length === 1 && (all(/\.(txt|md)$/i) || files[0]?.type === 'text/plain');
-    const arrays = !isText && files.length === 1 && all(/\.npz$/i);
+    const arrays = !isText && files.length === 1 && (all(/\.np[yz]$/i) || files.some(isPicture));
     if (!tokenizers && !texts && !arrays) return false;
     give(judge, files, tokenizers);
     document.getElementById('outputs')?.scrollIntoView({ block: 'nearest' });
     return true;
+  }
+
+  /** Share of places with the same next token of a choice; undefined if it was not compared on a text. */
+  sameTopOf(choice: OpenState['choice']): number | undefined {
+    const judgment = this.#active?.resultOf(choice)?.judgment;
+    return judgment?.kind === 'texts' ? judgment.figures.sameTop.value : undefined;
   }
 
   /** The files of a tokenizer that were chosen apart from the model. */
@@ -170,7 +177,7 @@ export class OutputsPanel {
         <div class="outputs-source" id="outputs-source-row" ?hidden=${lacksTokenizer}>
           <span class="outputs-name" id="outputs-source">${file?.name ?? (isText ? 'A built-in story' : 'Random inputs')}</span>
           <button type="button" class="small" id="outputs-choose" ?disabled=${works}
-            @click=${() => document.getElementById('outputs-file')?.click()}>${isText ? 'Choose a text…' : 'Choose a .npz…'}</button>
+            @click=${() => document.getElementById('outputs-file')?.click()}>${isText ? 'Choose a text…' : 'Choose inputs…'}</button>
           <button type="button" class="small" id="outputs-usual" data-next="#outputs-choose" ?hidden=${file === undefined} ?disabled=${works}
             @click=${() => judge.use({ text: undefined, inputs: undefined })}>${isText ? 'Use the built-in story' : 'Use random inputs'}</button>
         </div>
@@ -178,9 +185,21 @@ export class OutputsPanel {
           (count) =>
             html`<label><input type="radio" name="outputs-tokens" value=${count} .checked=${live(count === tokens)} @change=${() => judge.use({ tokens: count })}><span>${formatCount(count)}</span></label>`,
         )}</fieldset>
-        <input type="file" id="outputs-file" accept=${isText ? '.txt,.md,text/plain' : '.npz,.npy'} class="hidden" tabindex="-1" aria-label="Text or inputs" @change=${(event: Event) => pick(event, false)}>
+        ${isText ? nothing : Object.entries(judge.sizes).map(([name, size]) => this.#sizeView(judge, name, size, works))}
+        <input type="file" id="outputs-file" accept=${isText ? '.txt,.md,text/plain' : '.npz,.npy,image/*'} class="hidden" tabindex="-1" aria-label="Text or inputs" @change=${(event: Event) => pick(event, false)}>
         <input type="file" id="outputs-tokenizer" accept=".json" class="hidden" tabindex="-1" aria-label="tokenizer.json" multiple @change=${(event: Event) => pick(event, true)}>
       </div>`;
+  }
+
+  /** A field for the size of a dimension that the model leaves open. */
+  #sizeView(judge: Judge, name: string, size: number, works: boolean): TemplateResult {
+    const change = ({ target }: Event) => {
+      const { valueAsNumber } = target as HTMLInputElement;
+      if (!Number.isInteger(valueAsNumber) || valueAsNumber < 0) this.#redraw();
+      else judge.use({ sizes: { ...judge.state.data.sizes, [name]: valueAsNumber } });
+    };
+    return html`<label class="field outputs-size">${name}
+      <input type="number" min="0" step="1" name="outputs-size" data-name=${name} ?disabled=${works} .value=${live(String(size))} @change=${change}></label>`;
   }
 
   /** The buttons that start and stop, and the progress. */

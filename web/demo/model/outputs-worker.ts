@@ -1,11 +1,13 @@
 // Quantizes a model into memory, and compares the outputs of the result with those of the original. It is started for one visitor's request,
 // and ended to cancel it.
 import { compareModels, evaluateModel } from 'scalepoint/model';
+import type { InputArray } from '../../src/tooling.js';
 import { answerCalls } from '../shared/calls.js';
 import { inputOf } from '../shared/page-files.js';
 import { idsOf } from './ids.js';
 import { makeResult } from './made.js';
 import { chunkTokens, type JudgedType, type OutputsProgress, type OutputsQuestion } from './outputs.js';
+import { isPicture, pictureInput } from './picture-input.js';
 
 type OnProgress = (step: OutputsProgress) => void;
 /** Progress of quantizing as a step of the work. */
@@ -56,9 +58,19 @@ async function judgeArrays(question: OutputsQuestion, onProgress: OnProgress): P
   onProgress({ step: 'run', wantsGpu });
   const runtime = await loadedRuntime(wantsGpu);
   const begin = performance.now();
-  const { inputs } = question;
-  const report = await compareModels(inputOf(question.files), result, {
-    run: { runtime, backends: wantsGpu ? ['wasm', 'webgpu'] : ['wasm'], ...(inputs && { inputs }) },
+  const { inputs: file, sizes: dimensions } = question;
+  const original = inputOf(question.files);
+  let inputs: File | Readonly<Record<string, InputArray>> | undefined = file;
+  if (file !== undefined && isPicture(file)) {
+    // The runtime tells the shapes of the inputs.
+    const { inputs: shapes = [] } = await compareModels(original, original, {
+      run: { runtime, dimensions },
+      workers: 0,
+    });
+    inputs = await pictureInput(file, shapes);
+  }
+  const report = await compareModels(original, result, {
+    run: { runtime, backends: wantsGpu ? ['wasm', 'webgpu'] : ['wasm'], dimensions, ...(inputs && { inputs }) },
     workers: 0,
   });
   const { inputs: used = [], guessedSizes = {}, outputs = [], skippedOutputs = [], backends = [], overflows } = report;

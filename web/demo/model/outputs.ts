@@ -15,8 +15,10 @@ export interface OutputsData {
   readonly tokenizer: readonly File[];
   /** Most tokens of the text. */
   readonly tokens: number;
-  /** Arrays for an ONNX model; undefined for random ones. */
+  /** Arrays for an ONNX model, or a picture; undefined for random arrays. */
   readonly inputs: File | undefined;
+  /** Sizes of dimensions that the model leaves open, by their names. Others are guessed. */
+  readonly sizes: Readonly<Record<string, number>>;
 }
 
 /** Both models in one place. */
