@@ -1,17 +1,18 @@
 // Panels that save, show the progress, and say how to use the result.
 import type { QuantizeModelResult } from 'scalepoint/model';
-import { converters, noteText } from '../../src/tooling.js';
+import { noteText } from '../../src/tooling.js';
 import { copy, download, jsonBlob } from '../shared/copy.js';
 import { nameInFolder } from '../shared/files.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { sentence } from '../shared/problems.js';
 import { html, type nothing, remembered, type TemplateResult } from '../shared/template.js';
-import { formatFor, infoOf, outputName } from './choice.js';
+import { formatFor, outputName } from './choice.js';
 import { pageWords } from './controls.js';
+import { readersIn } from './programs.js';
 import type { Runner } from './run.js';
 import type { ModelSession } from './session.js';
 import { totalBytes } from './sizes.js';
-import { isSaving, type OpenState, quantizedFile, reportOf } from './state.js';
+import { isSaving, type OpenState, quantizedFile, reportOf, totalSqnr } from './state.js';
 import { csvOf, formatSeconds, leftText } from './wording.js';
 import { savingWorkers } from './workers.js';
 
@@ -123,11 +124,7 @@ export function settingsFile({ quantizeConfig, quantConfig }: QuantizeModelResul
 
 /** Programs that read the result. */
 export function readersOf({ model, choice, plan }: OpenState, name: string) {
-  const format = formatFor(model, choice.to);
-  const conversion = converters().find(({ from, result }) => from.includes(model.format) && result === format);
-  const { architecture } = plan ?? {};
-  const special = architecture === undefined ? undefined : conversion?.readers?.(architecture, name);
-  return special ?? infoOf(format).readers?.(choice.to, name) ?? [];
+  return readersIn(model.format, formatFor(model, choice.to), choice.to, plan?.architecture, name);
 }
 
 /** Code and commands that use the result. It has its room while the file is written, so that nothing moves at the end. @param push the panel that pushes it, and its button */
@@ -170,18 +167,33 @@ export function savedView(
     </section>`;
 }
 
-/** The buttons that save the report. */
-export function reportView(state: OpenState): TemplateResult {
+/** The buttons that save the report, and the card. @param sameTop share of places with the same next token, if it is known */
+export function reportView(state: OpenState, sameTop: number | undefined): TemplateResult {
   const isDisabled = state.plan === undefined || isSaving(state.run);
   const save = (extension: string, make: (report: NonNullable<ReturnType<typeof reportOf>>) => Blob) => () => {
     const report = reportOf(state);
     const stem = resultName(state).replace(/\.[^.]*$/, '');
     if (report !== undefined) download(make(report), `${stem}.report.${extension}`);
   };
+  const card = async () => {
+    const { model, choice, plan, errors } = state;
+    if (plan === undefined) return;
+    const { bytesBefore, bytesAfter } = plan.totals;
+    const figures = { bytesBefore, bytesAfter, sqnrDb: totalSqnr(plan.tensors, errors), sameTop };
+    const { drawCard } = await import('./card.js');
+    const blob = await drawCard({ model: model.name, type: choice.size ?? choice.to, ...figures, link: location.href });
+    const name = `${resultName(state).replace(/\.[^.]*$/, '')}.card.png`;
+    const file = new File([blob], name, { type: blob.type });
+    // Phones have a menu of programs to share with.
+    const isPhone = matchMedia('(pointer: coarse)').matches && navigator.canShare?.({ files: [file] }) === true;
+    if (isPhone) await navigator.share({ files: [file], url: location.href }).catch(() => {});
+    else download(blob, name);
+  };
   const csv = save('csv', ({ tensors }) => new Blob([csvOf(tensors)], { type: 'text/csv' }));
   return html`
     <div class="row report">
       <button type="button" id="model-json" ?disabled=${isDisabled} @click=${save('json', jsonBlob)}>Report as JSON</button>
       <button type="button" id="model-csv" ?disabled=${isDisabled} @click=${csv}>Report as CSV</button>
+      <button type="button" id="model-card" ?disabled=${isDisabled} @click=${() => void card()}>Card to share</button>
     </div>`;
 }

@@ -37,7 +37,10 @@ const meter = (share: number) =>
   html`<span class="offer-meter" aria-hidden="true" .style=${`--share: ${share}`}></span>`;
 
 /** The loss of a preset, in a line with a meter. */
-function lossView({ errors, exact }: Offer, { measuring, problem, plan }: OpenState): TemplateResult | typeof nothing {
+export function lossView(
+  { errors, exact }: Offer,
+  { measuring, problem, plan }: OpenState,
+): TemplateResult | typeof nothing {
   if (errors === undefined) {
     const gaveUp = measuring === 'no' && problem !== undefined;
     const words = gaveUp ? 'error unknown' : measuring === 'asks' ? 'error not measured' : 'measuring the error…';

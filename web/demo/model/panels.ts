@@ -11,6 +11,7 @@ import { infoOf, settingsIn } from './choice.js';
 import { LookPanel } from './look-panel.js';
 import { offersView } from './offers-panel.js';
 import { OutputsPanel } from './outputs-panel.js';
+import { ProgramsPanel } from './programs-panel.js';
 import { PushPanel } from './push-panel.js';
 import { Runner } from './run.js';
 import { ModelSession } from './session.js';
@@ -99,6 +100,7 @@ export function startPanels(): Opening {
   const sizes = new SizesPanel(session, redraw);
   const outputs = new OutputsPanel(session, redraw);
   const writing = new WritePanel(session, outputs, redraw);
+  const programs = new ProgramsPanel(session, redraw);
   const bytes = new BytesPanel(session, redraw);
   const settings = new SettingsPanel(session, redraw);
   const statistics = new StatisticsPanel(session, store.get, redraw);
@@ -111,7 +113,7 @@ export function startPanels(): Opening {
   const openView = (state: OpenState) => html`
     ${fileView(state.model, session)}
     <div class="decide">
-      ${offersView(state, session)}
+      ${programs.view(state, () => offersView(state, session))}
       ${saveView(state, session, runner)}
       ${sizes.view(state)}
     </div>
@@ -128,7 +130,7 @@ export function startPanels(): Opening {
     <div class="bench">
       <div class="bench-list">
         ${worstView(state, events)}
-        ${tensors.view(state, reportView(state))}
+        ${tensors.view(state, reportView(state, outputs.sameTopOf(state.choice)))}
       </div>
       ${look.view(state)}
     </div>`;
