@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { inline, packages, runner, worker } from '../rolldown.config.mjs';
+import { moduleFile } from '../web/demo/shared/install.mjs';
 import { compileCommand, environment, findEmscripten } from './emscripten.mjs';
 import { makeDoor } from './make_door.mjs';
 import { setup } from './setup.mjs';
@@ -222,12 +223,25 @@ const reference = {
 /** @type {Step} */
 const demo = {
   name: 'demo',
-  from: ['web', 'vite.config.ts', 'build/reference'],
+  from: [
+    'web',
+    'vite.config.ts',
+    'build/reference',
+    'dist',
+    'package.json',
+    'README.md',
+    'LICENSE',
+    'CHANGELOG.md',
+    'CONTRIBUTING.md',
+  ],
   to: ['build/demo'],
   given: process.env.SCALEPOINT_SITE ?? '',
   async make() {
     const vite = await import('vite');
     await vite.build({ configFile: join(root, 'vite.config.ts'), logLevel: 'warn' });
+    // The package, for `npm i ADDRESS`, and as a module for pages without npm. Visits without a network do not need them.
+    await run('npm', ['pack', '--ignore-scripts', '--silent', '--pack-destination', 'build/demo']);
+    copyFileSync(join(root, 'dist/inline.js'), join(root, 'build/demo', moduleFile));
   },
 };
 
@@ -247,7 +261,8 @@ export async function buildAll() {
   await buildEarly(Promise.resolve(), Promise.resolve());
   await build(workerFile);
   await build(embedded);
-  await Promise.all([build(dist), build(demo)]);
+  await build(dist);
+  await build(demo);
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

@@ -28,6 +28,7 @@ const policyOf = (path) =>
     "img-src 'self' data:",
     `connect-src 'self'${path === 'model/' ? ` ${hubHosts}` : ''}`,
     "worker-src 'self'",
+    "manifest-src 'self'",
     "base-uri 'none'",
     "form-action 'none'",
   ].join('; ');
@@ -85,6 +86,7 @@ const head = (root, path, title, description, address) => `
     <meta property="og:image:alt" content="${title}">${address === undefined ? '' : `\n    <meta property="og:url" content="${address}${path}">\n    <link rel="canonical" href="${address}${path}">`}
     <meta name="twitter:card" content="summary_large_image">
     <link rel="icon" href="/icon.svg" type="image/svg+xml">
+    <link rel="manifest" href="/manifest.webmanifest">
     <script src="/theme.js"></script>
     <link rel="stylesheet" href="${root}shared/style.css">`;
 
@@ -154,7 +156,7 @@ export function withShell(html, path, address) {
   const root = '../'.repeat(path.split('/').length - 1);
   const title = /<title>([^<]*)<\/title>/.exec(html)?.[1] ?? '';
   const description = /<meta name="description" content="([^"]*)">/.exec(html)?.[1] ?? '';
-  return withFigures(withInstall(html))
+  return withFigures(withInstall(html, address))
     .replace('data-client=""', `data-client="${hubClient()}"`)
     .replace('<html lang="en">', `<html lang="en" data-root="${root || './'}">`)
     .replace('<head>', `<head>${head(root, path, title, description, address)}`)

@@ -26,6 +26,13 @@ export function startSite(): void {
   startTheme();
   void hasSimd().then(showTier);
   watchScrollBoxes(document);
+  // The build may not know the address of the site.
+  for (const node of document.querySelectorAll<HTMLElement>('[data-here]')) {
+    setText(
+      node,
+      (node.textContent ?? '').replace(/(^| )\.\//, (_, blank: string) => blank + siteRoot.href),
+    );
+  }
   byId('skip', HTMLAnchorElement).addEventListener('click', (event) => {
     // The hash of the address holds the settings, so the link must not change it.
     event.preventDefault();

@@ -1,5 +1,9 @@
 // The front page, in a browser.
-import { readFileSync } from 'node:fs';
+import { execFile } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
 import type { Page } from 'playwright';
 import { load } from 'scalepoint';
 import { expect, it } from 'vitest';
@@ -160,6 +164,18 @@ it('saves the network with finer scales and better ranges', async () => {
   expect(await page.textContent('#lab-words')).toMatch(/84 points more/);
 });
 
+it('opens at the story of a link, and copies such a link', async () => {
+  page = await site.open('#story=Nora+had+a+cat.&story-bits=4', { permissions: ['clipboard-read', 'clipboard-write'] });
+  await expect
+    .poll(() => page.$eval('#teller-box', (box) => Math.abs(box.getBoundingClientRect().top) < 200))
+    .toBe(true);
+  expect(await page.inputValue('#teller-begin')).toBe('Nora had a cat.');
+  await expect.poll(() => page.textContent('#tellings')).toContain('Nora had a cat.');
+  await page.fill('#teller-begin', 'Tom had a dog.');
+  await page.click('#teller-link');
+  await expect.poll(() => page.evaluate(() => navigator.clipboard.readText())).toMatch(/#.*story=Tom\+had\+a\+dog\./);
+});
+
 it('hands a model to the page for models, and comes back', async () => {
   await open();
   await page.click('#sample');
@@ -175,11 +191,29 @@ it('hands a model to the page for models, and comes back', async () => {
 
 it('says how to install the package before and after its first release, and copies the command', async () => {
   const { version } = JSON.parse(readFileSync(path('package.json'), 'utf8')) as { version: string };
-  const command = isReleased ? 'npm i scalepoint' : `npm i ./scalepoint-${version}.tgz`;
+  const command = `npm i ${isReleased ? 'scalepoint' : `${site.url}scalepoint-${version}.tgz`}`;
   await open('', { permissions: ['clipboard-read', 'clipboard-write'] });
   expect(await page.textContent('.developers')).toContain(command);
-  // npm answers 404 before that.
-  expect((await page.textContent('.developers'))?.includes('npm pack in a clone')).toBe(!isReleased);
+  // npm answers 404 before that. Then it installs the file of the site, which is the package.
+  expect((await page.textContent('.developers'))?.includes('No release is on npm yet')).toBe(!isReleased);
+  const place = mkdtempSync(join(tmpdir(), 'scalepoint-install-'));
+  try {
+    writeFileSync(join(place, 'package.json'), '{}');
+    const given = `${site.url}scalepoint-${version}.tgz`;
+    await promisify(execFile)('npm', ['i', '--prefer-offline', '--no-audit', '--no-fund', given], { cwd: place });
+    const code = "import { load } from 'scalepoint'; console.log((await load()).version)";
+    const { stdout } = await promisify(execFile)('node', ['--input-type=module', '-e', code], { cwd: place });
+    expect(stdout.trim()).toBe(version);
+  } finally {
+    rmSync(place, { recursive: true });
+  }
+  // The module of the site is the package, too.
+  expect(await page.textContent('.developers [data-here]:not(#install)')).toBe(`${site.url}scalepoint.js`);
+  const loaded = await page.evaluate(`import('${site.url}scalepoint.js').then(async ({ load, quantizeModel }) => ({
+    version: (await load()).version,
+    hasModels: typeof quantizeModel,
+  }))`);
+  expect(loaded).toEqual({ version, hasModels: 'function' });
   // It is in the first view, and with the code.
   expect(await page.$eval('#copy-first', (button) => button.getBoundingClientRect().bottom)).toBeLessThan(900);
   for (const button of ['#copy-first', '#copy-install']) {

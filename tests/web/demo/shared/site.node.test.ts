@@ -118,7 +118,7 @@ it('says so when wasm is refused, and still shows the page', async () => {
     folder: path('build/demo'),
     port: 0,
     policy:
-      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; worker-src 'self'",
+      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; worker-src 'self'; manifest-src 'self'",
   });
   try {
     for (const [name, place, words] of [
