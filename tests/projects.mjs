@@ -45,9 +45,19 @@ const library = [
   ...['policy.browser', 'small', 'tensors'].map((name) => `tests/web/package/${name}.test.ts`),
   // Words of the page that are compared with those of the library.
   ...['choice', 'controls', 'explain', 'sizes'].map((name) => `web/demo/model/${name}.ts`),
-  ...['copy', 'dom', 'file-error', 'files', 'format', 'live', 'page-files', 'problems', 'scroll', 'template'].map(
-    (name) => `web/demo/shared/${name}.ts`,
-  ),
+  ...[
+    'copy',
+    'dom',
+    'file-error',
+    'file-path',
+    'files',
+    'format',
+    'live',
+    'page-files',
+    'problems',
+    'scroll',
+    'template',
+  ].map((name) => `web/demo/shared/${name}.ts`),
   // The table of inputs and results.
   'web/demo/guide/05-models.md',
   // The models of the front page.

@@ -257,6 +257,8 @@ async function start(): Promise<void> {
 
   render(doorView(), byId('door', HTMLElement));
   store.draw();
+  // A link to a story opens at the story.
+  if (begin !== undefined) teller.scrollIntoView();
   playOnce(store);
   onTheme(hero, () => set({ theme: current().theme + 1 }));
   const watcher = new IntersectionObserver((entries) => {

@@ -1,5 +1,6 @@
 import type { Scalepoint } from 'scalepoint';
 import { fieldSlider, switchView } from '../shared/controls.js';
+import { copy } from '../shared/copy.js';
 import { html, live, type TemplateResult } from '../shared/template.js';
 import { writeLink } from './link.js';
 import type { State, Story, Telling } from './state.js';
@@ -23,6 +24,8 @@ export interface TellingEvents {
   write(): void;
   /** Takes another beginning. */
   another(): void;
+  /** Copies an address that opens at this story. */
+  copyLink(): void;
 }
 
 /** Sets up the storyteller, which is loaded once it is to write. */
@@ -56,6 +59,10 @@ export function startTelling(store: TellingStore, core: Promise<Scalepoint | und
       if (isDone) void write();
     },
     begin: () => void write(),
+    copyLink() {
+      remember();
+      void copy(location.href, 'Link');
+    },
     write() {
       remember();
       void write();
@@ -106,6 +113,7 @@ export function tellingView(state: State, events: TellingEvents): TemplateResult
       <div class="row">
         <button type="submit" class="primary">Write</button>
         <button type="button" id="teller-another" @click=${events.another}>Another beginning</button>
+        <button type="button" id="teller-link" @click=${events.copyLink}>Copy link to the story</button>
       </div>
       ${fieldSlider({
         id: 'teller-bits',

@@ -3,11 +3,16 @@ import { byId, setText } from '../shared/dom.js';
 import { startDropping } from '../shared/drop.js';
 import { takeFiles } from '../shared/handover.js';
 import { messageOf, showProblem } from '../shared/problems.js';
-import { sampleFile } from '../shared/sample.js';
+import { sampleFile, storyteller } from '../shared/sample.js';
 import { startSite } from '../shared/site.js';
 import { hubApp, linkOf, nameInLink, storedToken, storeToken } from './hub-link.js';
 import type { Opening } from './panels.js';
 import { removeLeftovers } from './save.js';
+
+/** Files with which the system started the page, where the browser has such a queue. */
+interface LaunchQueue {
+  setConsumer(take: (launched: { readonly files: readonly FileSystemFileHandle[] }) => void): void;
+}
 
 let panels: Promise<Opening> | undefined;
 
@@ -109,10 +114,27 @@ function startChoosing(): void {
     picker.value = '';
     if (files.length > 0) void open(files, 'open');
   });
-  byId('sample', HTMLButtonElement).addEventListener('click', () => {
-    sampleFile().then(
-      (file) => open([file], 'open'),
+  const openSample = (fetched: Promise<readonly File[]>) =>
+    fetched.then(
+      (files) => open(files, 'open'),
       (error: unknown) => showProblem('file', { title: 'The sample could not be loaded', text: messageOf(error) }),
+    );
+  byId('sample', HTMLButtonElement).addEventListener('click', () => openSample(sampleFile().then((file) => [file])));
+  byId('sample-story', HTMLButtonElement).addEventListener('click', () => openSample(storyteller()));
+  // Phones have no folders to choose.
+  const folder = byId('folder', HTMLInputElement);
+  const chooseFolder = byId('choose-folder', HTMLButtonElement);
+  chooseFolder.hidden = !('webkitdirectory' in folder) || matchMedia('(pointer: coarse)').matches;
+  chooseFolder.addEventListener('click', () => folder.click());
+  folder.addEventListener('change', () => {
+    const files = [...(folder.files ?? [])].map((file) => ({ path: file.webkitRelativePath, file }));
+    folder.value = '';
+    const model = import('../shared/folder.js').then(({ modelInFolder }) => modelInFolder(files));
+    void model.then((found) =>
+      open(
+        found.map(({ file }) => file),
+        'open',
+      ),
     );
   });
   startDropping((files) => void open(files, 'drop'));
@@ -152,6 +174,11 @@ function start(): void {
   startLinked();
   startNaming();
   loadSoon();
+  // Where the site is installed, the system opens models with this page.
+  const { launchQueue } = globalThis as { launchQueue?: LaunchQueue };
+  launchQueue?.setConsumer(({ files }) => {
+    if (files.length > 0) void Promise.all(files.map((handle) => handle.getFile())).then((all) => open(all, 'open'));
+  });
   // Take files that another page handed over.
   const files = takeFiles();
   if (files !== undefined) void open(files, 'open');

@@ -1,5 +1,5 @@
 import { filesBeside, folderRank, isFileBeside, onnxFolder, pipelineIndex, pipelinePart } from '../../src/tooling.js';
-import { withPath } from './page-files.js';
+import { withPath } from './file-path.js';
 
 /** Folders inside of a model's folder whose files belong to it. */
 const inner = filesBeside.flatMap((path) => (path.includes('/') ? [path.split('/')[0] as string] : []));

@@ -1,6 +1,7 @@
 // Files of a model on a page: those that the visitor dropped, and those on the hub, which are read where they lie.
 import type { FarFile } from 'scalepoint/model';
 import { type HubListing, HubRepository, type HubSettings } from '../../src/tooling.js';
+import { withPath } from './file-path.js';
 
 /** A file of a model on the hub. Plain data, which may be posted to workers. */
 export interface HubPageFile {
@@ -35,11 +36,6 @@ function hubFileOf({ path, listing, settings }: HubPageFile) {
 export function inputOf(files: readonly PageFile[]): File[] | FarFile {
   const [main] = files;
   return isOnHub(main) ? hubFileOf(main) : ([...files] as File[]);
-}
-
-/** Remembers the path of a file in its folder, where the package looks for it. */
-export function withPath(file: File, path: string): File {
-  return Object.defineProperty(file, 'webkitRelativePath', { value: path });
 }
 
 /** A small file as a whole. */

@@ -1,12 +1,25 @@
 import { FileError } from './file-error.js';
+import { withPath } from './file-path.js';
 import { siteRoot } from './site.js';
 
-/** Fetches the sample model, which is served beside the pages. @throws FileError if it is not there */
-export async function sampleFile(): Promise<File> {
-  const response = await fetch(new URL('samples/digits.safetensors', siteRoot)).catch(() => undefined);
+/** Fetches a file of a sample. @throws FileError if it is not there */
+async function fetched(path: string): Promise<File> {
+  const response = await fetch(new URL(`samples/${path}`, siteRoot)).catch(() => undefined);
   // Some servers answer with their start page if a file is missing.
   if (!response?.ok || /html/.test(response.headers.get('content-type') ?? '')) {
     throw new FileError('The sample model is not on this server, or the connection failed. Drop a file of your own.');
   }
-  return new File([await response.arrayBuffer()], 'digits.safetensors');
+  return new File([await response.arrayBuffer()], path.split('/').at(-1) as string);
 }
+
+/** Fetches the sample model, which is served beside the pages. @throws FileError if it is not there */
+export const sampleFile = (): Promise<File> => fetched('digits.safetensors');
+
+/** Fetches the folder of the language model of the front page. @throws FileError if it is not there */
+export const storyteller = (): Promise<File[]> =>
+  Promise.all(
+    ['model.safetensors', 'config.json', 'tokenizer.json', 'tokenizer_config.json'].map(async (name) => {
+      const path = `storyteller/${name}`;
+      return withPath(await fetched(path), path);
+    }),
+  );

@@ -2,7 +2,7 @@
 import type { Page } from 'playwright';
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { usualRepository } from '../../../../web/demo/model/choice.js';
-import { withPath } from '../../../../web/demo/shared/page-files.js';
+import { withPath } from '../../../../web/demo/shared/file-path.js';
 import { factsOfCard } from '../../../../web/src/hub/card.js';
 import { languageModel } from '../../hub/support.js';
 import type { TestHub } from '../../support/hub/hub.mjs';
