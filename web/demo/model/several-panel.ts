@@ -16,6 +16,7 @@ import {
   usualFormat,
   withTarget,
 } from './choice.js';
+import { ComparePanel } from './compare-panel.js';
 import { inPageWords } from './explain.js';
 import { chooseFolder, newFile, newFilePlace, writesFolders } from './folders.js';
 import { cancelled, saveTo } from './run.js';
@@ -58,6 +59,7 @@ function commonTargets(models: readonly ModelFile[]) {
 export class SeveralPanel {
   readonly #session: ModelSession;
   readonly #redraw: () => void;
+  readonly #comparison: ComparePanel;
   #models: readonly ModelFile[] = [];
   #rows: readonly SeveralRow[] = [];
   /** A preset, or a type that all of the models have. */
@@ -70,6 +72,7 @@ export class SeveralPanel {
   constructor(session: ModelSession, redraw: () => void) {
     this.#session = session;
     this.#redraw = redraw;
+    this.#comparison = new ComparePanel(redraw);
   }
 
   /** Changes the row of model i. */
@@ -185,6 +188,7 @@ export class SeveralPanel {
           <thead><tr><th scope="col">Model</th><th scope="col" class="number">Before</th><th scope="col" class="number">After</th><th scope="col">Result</th></tr></thead>
           <tbody id="several-rows">${models.map(row)}</tbody>
         </table>
-      </div>`;
+      </div>
+      ${this.#comparison.view(models)}`;
   }
 }
