@@ -52,7 +52,7 @@ export { nextTask } from './core/waiting.js';
 export { mostHeldBytes } from './evaluate/forward.js';
 export { type OutputsKind, outputsKind } from './evaluate/outputs.js';
 export { type TokenizerContents, tokenizerOf } from './evaluate/texts.js';
-export { type Reader, withReader } from './evaluate/write.js';
+export { type TextReader, withReader } from './evaluate/write.js';
 export { grouped } from './formats/files/bytes.js';
 export { StateFile } from './formats/files/state-file.js';
 export type { Finding, FormatInfo, MetadataValue, Target } from './formats/format.js';

@@ -1,5 +1,5 @@
 // Continues a text with a model and with the result of a choice, side by side. Both stay in memory until the page ends this worker.
-import { type Reader, withReader } from '../../src/tooling.js';
+import { type TextReader, withReader } from '../../src/tooling.js';
 import { answerCalls } from '../shared/calls.js';
 import { isStuck } from '../shared/continuations.js';
 import { inputOf } from '../shared/page-files.js';
@@ -14,7 +14,7 @@ const mostTokens = 1024;
 /** Both models, and the tokenizer of the original. */
 interface Pair {
   readonly key: string;
-  readonly readers: readonly [Reader, Reader];
+  readonly readers: readonly [TextReader, TextReader];
   readonly bytes: number;
   readonly tokenizer: Awaited<ReturnType<typeof tokenizerFor>>;
 }
@@ -26,9 +26,9 @@ let pair: Pair | undefined;
 let isStopped = false;
 
 /** Opens a model, which stays open: the page ends this worker instead. */
-function opened(input: Parameters<typeof withReader>[0], onProgress: (share: number) => void): Promise<Reader> {
+function opened(input: Parameters<typeof withReader>[0], onProgress: (share: number) => void): Promise<TextReader> {
   const open = (workers: number) =>
-    new Promise<Reader>((resolve, reject) => {
+    new Promise<TextReader>((resolve, reject) => {
       const options = { room: mostTokens, workers: workers > 0 ? (1 as const) : (0 as const), onProgress };
       withReader(input, options, (reader) => {
         resolve(reader);
@@ -54,7 +54,7 @@ async function open(question: WriteQuestion, onProgress: OnProgress): Promise<Pa
 
 /** Continues a text. Reports each token. */
 async function continued(
-  reader: Reader,
+  reader: TextReader,
   begin: readonly number[],
   length: number,
   report: (tokens: readonly number[], facts: Pick<WriteSide, 'seconds' | 'isDone' | 'isStuck'>) => void,

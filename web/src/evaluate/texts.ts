@@ -1,12 +1,12 @@
 /** Texts for models: options about them, and their tokens. */
 
-import { tokenizerJson } from '../architectures/tokenizer-json.js';
 import { withHub } from '../convert/named.js';
 import { type Opened, withModel } from '../convert/open.js';
 import type { ModelInput } from '../convert/recognize.js';
 import { type DataProgress, type WorkOptions, workEntries } from '../convert/work-options.js';
 
 import { asOption, rangeError, ScalepointError, typeError } from '../core/errors.js';
+import { imported } from '../core/imported.js';
 import { ofType, whole } from '../core/option-problem.js';
 import { callback, checkOptionValues, numberOption, type OptionsOf, option } from '../core/schema.js';
 import { show } from '../core/show.js';
@@ -96,6 +96,8 @@ async function tokenizerContents(opened: Opened): Promise<TokenizerContents | un
     return { tokenizer: beside, config: (await objectBeside(opened, 'tokenizer_config.json')) ?? {} };
   }
   if (format.name !== 'gguf') return undefined;
+  // It knows the families of models, which most apps do not load.
+  const { tokenizerJson } = await imported(import('../architectures/tokenizer-json.js'));
   const tokenizer = tokenizerJson((model as GgufModel).header);
   return tokenizer && { tokenizer, config: {} };
 }

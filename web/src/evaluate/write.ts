@@ -7,7 +7,7 @@ import type { Metadata } from './facts.js';
 import { withLanguage } from './language.js';
 
 /** A language model that is ready to read a text. */
-export interface Reader {
+export interface TextReader {
   /** Number of tokens that the model knows. */
   readonly vocabulary: number;
   /** Tokens that the model was made for. */
@@ -49,7 +49,7 @@ const endsOf = (metadata: Metadata): number[] =>
 export function withReader<T>(
   input: ModelInput,
   { room, workers = 1, onProgress, ...options }: ReaderOptions,
-  use: (reader: Reader) => Promise<T>,
+  use: (reader: TextReader) => Promise<T>,
 ): Promise<T> {
   return withModel(input, options, (opened) =>
     withLanguage(opened, { ...options, workers }, async ({ forward, facts, beginning, metadata }) => {
@@ -59,7 +59,7 @@ export function withReader<T>(
       });
       onProgress?.(1);
       const { vocabulary } = forward;
-      const read: Reader['read'] = async (ids, from, count) => {
+      const read: TextReader['read'] = async (ids, from, count) => {
         const logits = await forward.read(Uint32Array.from(ids), from, room, count);
         return Uint32Array.from({ length: count }, (_, row) => {
           let best = 0;
