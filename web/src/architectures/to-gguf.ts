@@ -3,7 +3,7 @@ import { ScalepointError } from '../core/errors.js';
 import { quoted } from '../formats/files/bytes.js';
 import type { GgufChoices } from '../formats/gguf/options.js';
 import { adapterArchitecture, towerArchitecture } from '../formats/gguf/signature.js';
-import type { Converter } from './converter.js';
+import type { Beside, Converter } from './converter.js';
 import { detectDiffusion, diffusersLayout, diffusionReaders, diffusionReasonText } from './diffusion/detect.js';
 
 /** The code for folders, loaded with the first one. */
@@ -11,6 +11,10 @@ const loadFolders = () => import('./folder-to-gguf.js');
 
 /** Names of tensors of adapters, such as LoRA, which are not models themselves. */
 const adapter = /[._]lora[._](a|b|up|down)\b|\.hada_w|\.lokr_w/i;
+
+/** True if a file beside the weights says what the model is. */
+const describes = async (beside: Beside) =>
+  (await beside.file('config.json')) !== undefined || (await beside.file('params.json')) !== undefined;
 
 export const toGguf: Converter = {
   from: ['safetensors', 'pytorch'],
@@ -40,7 +44,7 @@ export const toGguf: Converter = {
   choicesLike: ({ metadata }) => ({ mmproj: metadata['general.type'] === 'mmproj' }),
 
   async weightNames(model, beside) {
-    if ((await beside.file('config.json')) === undefined) return undefined;
+    if (!(await describes(beside))) return undefined;
     return (await loadFolders()).folderNames(model, beside);
   },
 
@@ -64,7 +68,7 @@ export const toGguf: Converter = {
       const { convertDiffusion } = await import('./diffusion/convert.js');
       return convertDiffusion(model, diffusion, original === undefined);
     }
-    if ((await beside.file('config.json')) === undefined) return undefined;
+    if (!(await describes(beside))) return undefined;
     return (await loadFolders()).convertFolder(model, beside, choices);
   },
 };

@@ -9,6 +9,7 @@ import { largestCount } from '../../formats/codecs/elements.js';
 import { type ExpertPart, expertName, expertStacks } from '../../formats/safetensors/experts.js';
 import type { WeightName, WeightNames } from '../../formats/weight-names.js';
 import { defaultsOf, readModelFacts } from '../families/index.js';
+import { configOfParams } from '../families/mistral.js';
 import type { Conversion, Folder, Recipe } from '../recipe.js';
 import { Config } from './config.js';
 import { badConfig, badFolderFile, unsupported, unsupportedConfig } from './errors.js';
@@ -34,10 +35,10 @@ export interface ConvertOptions {
 
 /** Names of the token embedding, with the prefixes that folders have. */
 const embeddingName =
-  /^((model|ernie)\.)?(language_model\.)?(model\.)?(text_model\.)?embed_tokens\.weight$|^gpt_neox\.embed_in\.weight$|^(transformer\.)?wte\.weight$|^(model\.)?backbone\.embeddings\.weight$|^(transformer\.)?(embedding\.)?word_embeddings\.weight$/;
+  /^((model|ernie)\.)?(language_model\.)?(model\.)?(text_model\.)?embed_tokens\.weight$|^gpt_neox\.embed_in\.weight$|^(transformer\.)?wte\.weight$|^(model\.)?backbone\.embeddings\.weight$|^(transformer\.)?(embedding\.)?word_embeddings\.weight$|^tok_embeddings\.weight$/;
 const bertEmbeddingName =
   /^((bert|roberta|distilbert)\.)?embeddings\.word_embeddings\.weight$|^(model\.)?embeddings\.tok_embeddings\.weight$|^(shared|encoder\.embed_tokens|(model\.)?encoder)\.weight$/;
-const headName = /^(language_model\.)?lm_head\.weight$/;
+const headName = /^((language_model\.)?lm_head|output)\.weight$/;
 
 /** Fails unless the folder holds a whole model with plain weights. */
 export async function checkFolder(folder: Folder, keys: Json): Promise<void> {
@@ -152,8 +153,12 @@ async function modelOf(given: Folder) {
   });
   const folder = stored.size === 0 ? given : { ...given, tensors: unwrapped };
   const bytes = await folder.file('config.json');
-  if (bytes === undefined) return badConfig('the folder has none');
-  const keys = parseObject('config.json', bytes);
+  const params = bytes === undefined ? await folder.file('params.json') : undefined;
+  if (bytes === undefined && params === undefined) return badConfig('the folder has none');
+  const keys =
+    params === undefined
+      ? parseObject('config.json', bytes as Uint8Array)
+      : configOfParams(parseObject('params.json', params));
   await checkFolder(folder, keys);
   const config = new Config(keys, defaultsOf, largestCount(folder.tensors));
   const names = folder.tensors.map(({ name }) => name);

@@ -8,7 +8,7 @@ import { byteLevelKeys } from './bytelevel.js';
 import { badFolderFile, incomplete, unsupported } from './errors.js';
 import { arrayMember, decodeText, isObject, type Json, member, objectMember, parseObject } from './json.js';
 import { tokenizerKeys } from './keys.js';
-import { glmRanks, isRankFile, kimiRanks, tokenizerOfRanks } from './ranks.js';
+import { glmRanks, isRankFile, kimiRanks, tokenizerOfRanks, tokenizerOfTekken } from './ranks.js';
 import { addedById, chatGlmFromModel, sentencePieceFromJson, sentencePieceFromModel } from './sentencepiece.js';
 import type { EncoderTokenizer, Tokenizer, TokenizerFiles, TokenizerInput } from './tokenizer-input.js';
 import { t5Keys, tokenTypeCount, xlmRobertaFromJson, xlmRobertaFromModel } from './unigram.js';
@@ -88,8 +88,11 @@ export async function readTokenizer(
     const bytes = await folder.file(name);
     return bytes === undefined ? undefined : parseObject(name, bytes);
   };
-  const tokenizer = await object('tokenizer.json');
-  const settings = await object('tokenizer_config.json');
+  const stated = await object('tokenizer.json');
+  const tekken = stated === undefined ? await object('tekken.json') : undefined;
+  const made = tekken === undefined ? undefined : tokenizerOfTekken(tekken);
+  const tokenizer = stated ?? made?.tokenizer;
+  const settings = (await object('tokenizer_config.json')) ?? made?.settings;
   const files: TokenizerFiles = {
     ...wish,
     tokenizer,
@@ -99,7 +102,7 @@ export async function readTokenizer(
   };
   const templates = await readTemplates(folder, settings, wish.templates ?? {});
   const read = await readKind(folder, files);
-  const notes = [...read.notes];
+  const notes = [...(made?.notes ?? []), ...read.notes];
   // Note what llama.cpp does for models of Phi-3 alone, which it knows by their names: see src/llama-vocab.cpp of llama.cpp at eb6a99c. Tokens
   // take the blanks behind them, and some are looked up, without which it does not load the model.
   const { name = '' } = folder;
