@@ -130,6 +130,13 @@ describe('an adapter as a file of its own', () => {
     const one = { file: adapter(matrices(ofModel, 4), { r: 4, lora_alpha: 6 }) };
     const error = await rejectionOf(planModel(model, { to: 'lora-gguf', lora: [one, one] }));
     expect(error).toMatchObject({ code: 'UNSUPPORTED_DTYPE', message: expect.stringContaining('several adapters') });
+    const whole = {
+      ...matrices(ofModel, 4),
+      'base_model.model.model.norm.weight': float32([hidden], new Float32Array(hidden)),
+    };
+    const saved = [{ file: adapter(whole, { r: 4, lora_alpha: 6 }) }];
+    const holds = await rejectionOf(planModel(model, { to: 'lora-gguf', lora: saved }));
+    expect(holds).toMatchObject({ message: expect.stringContaining('holds matrices of LoRA alone') });
     const file = await (await quantizeModel(model, { to: 'F32', workers: 0 })).bytes();
     expect(await rejectionOf(planModel(file, { to: 'lora-gguf' }))).toMatchObject({ name: 'RangeError', option: 'to' });
   });

@@ -1,6 +1,6 @@
 /** Folders of language models, and their vision towers, to GGUF. Loaded with the first folder. */
 import { rangeError, ScalepointError } from '../core/errors.js';
-import type { ByteSource } from '../formats/files/bytes.js';
+import { type ByteSource, quoted } from '../formats/files/bytes.js';
 import type { LogicalTensor, OpenModel } from '../formats/format.js';
 import { edited, nameKey } from '../formats/gguf/edits.js';
 import type { GgufChoices } from '../formats/gguf/options.js';
@@ -99,6 +99,11 @@ export async function convertFolder(
     const folder = folderOf(model, weights, beside, name);
     if (isAdapter) {
       if (model.adapters === undefined) throw rangeError('lora', { kind: 'required' }, undefined);
+      const [whole] = model.adapters.replaced;
+      if (whole !== undefined) {
+        const message = `tensor ${quoted(whole)}: it replaces one of the model, and a file of llama.cpp holds matrices of LoRA alone; merge the adapter`;
+        throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: whole });
+      }
       const { convertAdapter } = await import('./adapter-to-gguf.js');
       const adapter = await convertAdapter(folder, weights);
       return { ...adapter.conversion, ...carryOutAll(adapter.weights, adapter.conversion) };

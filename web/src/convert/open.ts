@@ -157,7 +157,8 @@ async function withAdapters<T>(
           const { down, up, middle } = layer;
           return { ...layer, down: moved(down), up: moved(up), middle: middle && moved(middle) };
         });
-        adapters.push({ ...adapter, layers });
+        const whole = adapter.whole.map((one) => ({ ...one, tensor: moved(one.tensor) }));
+        adapters.push({ ...adapter, layers, whole });
         Object.assign(model, { files: [...model.files, ...opened.files] });
         return await openNext(index + 1);
       } finally {

@@ -18,6 +18,7 @@ import { quoted, quotedNames } from './files/bytes.js';
 import type { CodedFloats, LogicalTensor, ModelAdapters } from './format.js';
 import { type LayerPlace, layerPlaces, rearranged, storedRows, takenApart } from './safetensors/diffusers.js';
 import { formSharing } from './safetensors/layouts/layout.js';
+import { plainTensor } from './tensors.js';
 
 export { type Adapter, readAdapter } from './adapters/adapter.js';
 
@@ -171,12 +172,33 @@ function placedLayers({ name, layers }: Adapter, { names, placesOf, rowsAt }: Mo
   return [...found.values()];
 }
 
+/** The tensors of a model, some of which adapters replace. @throws ScalepointError `BAD_FILE` */
+function withReplaced(tensors: readonly LogicalTensor[], adapters: readonly Adapter[]): readonly LogicalTensor[] {
+  if (adapters.every(({ whole }) => whole.length === 0)) return tensors;
+  const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
+  const names = new LayerNames([...byName.keys()]);
+  for (const { name: adapter, whole } of adapters)
+    for (const { name, tensor } of whole) {
+      const [found, ...others] = names.find(name.replace(/\.weight$/, ''));
+      const before = found === undefined || others.length > 0 ? undefined : byName.get(found);
+      if (before === undefined)
+        return badAdapter(adapter, `the tensor ${quoted(tensor.name)} replaces one that the model lacks`, tensor);
+      if (before.shape.join() !== tensor.shape.join()) {
+        const shapes = `[${tensor.shape.join(', ')}], and that of the model [${before.shape.join(', ')}]`;
+        badAdapter(adapter, `the tensor ${quoted(tensor.name)} is ${shapes}: tokens were added to its model`, tensor);
+      }
+      byName.set(before.name, { ...plainTensor(tensor), name: before.name, isRenamed: true });
+    }
+  return [...byName.values()];
+}
+
 /** Adds adapters to the weights that they name, in their order. See `ModelAdapters`. */
 function mergeAdapters(
-  tensors: readonly LogicalTensor[],
+  given: readonly LogicalTensor[],
   adapters: readonly Adapter[],
   codedFloats: CodedFloats,
 ): LogicalTensor[] {
+  const tensors = withReplaced(given, adapters);
   const weights = new Map(tensors.map((tensor) => [tensor.name, tensor]));
   const layers: ModelLayers = {
     names: new LayerNames([...weights.keys()]),
@@ -221,13 +243,22 @@ function mergeAdapters(
 /** The adapters of a model, which are merged into its weights in their order. */
 export function modelAdapters(adapters: readonly Adapter[]): ModelAdapters {
   const texts = adapters.map(
-    ({ name, strength, layers }) =>
-      `${quoted(name)} (${layers.length} ${layers.length === 1 ? 'weight' : 'weights'}, strength ${strength})`,
+    ({ name, strength, layers, whole }) =>
+      `${quoted(name)} (${layers.length} ${layers.length === 1 ? 'weight' : 'weights'}, strength ${strength}` +
+      `${whole.length === 0 ? '' : `, ${whole.length} replaced`})`,
   );
-  const data = { adapters: adapters.map(({ name, strength, layers }) => ({ name, strength, weights: layers.length })) };
+  const data = {
+    adapters: adapters.map(({ name, strength, layers, whole }) => ({
+      name,
+      strength,
+      weights: layers.length,
+      ...(whole.length > 0 && { replaced: whole.length }),
+    })),
+  };
   const text = `the weights are those with ${texts.join(' and ')} added; errors in the report are those against these`;
   return {
     note: noteOf('adaptersMerged', data, text),
+    replaced: adapters.flatMap(({ whole }) => whole.map(({ tensor }) => tensor.name)),
     merge: (tensors, codedFloats) => mergeAdapters(tensors, adapters, codedFloats),
   };
 }

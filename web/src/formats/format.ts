@@ -104,6 +104,8 @@ export type CodedFloats = (form: Form) => CastType | undefined;
 export interface ModelAdapters {
   /** The note about them in a result. */
   readonly note: Note;
+  /** Names of their tensors that take the place of some of the model. */
+  readonly replaced: readonly string[];
   /**
    * Adds them to the weights that they name.
    * @throws ScalepointError `BAD_FILE` if they name a weight that is not there, or one of another shape; `UNSUPPORTED_DTYPE`

@@ -526,3 +526,38 @@ describe('adapters that are refused', () => {
     }
   });
 });
+
+describe('tensors that an adapter holds whole', () => {
+  const base = weight([24, 40], 1, true);
+  const lora = pair(24, 40, 8, 2, true);
+  const head = weight([6, 40], 5, true);
+  const norm = weight([40], 6, true);
+  const model = safetensors({
+    [`${module}.weight`]: base,
+    'lm_head.weight': weight([6, 40], 3, true),
+    'score.bias': weight([40], 4, true),
+  });
+  const saved = (names: Tensors) => adapter({ ...spellings.peft(module, lora, 40, 16), ...names }, peftConfig(16));
+
+  it('take the place of those of the model, beside matrices', async () => {
+    const file = saved({
+      'base_model.model.lm_head.modules_to_save.weight': head,
+      'base_model.model.score.bias': norm,
+    });
+    const { tensors, report } = await resultOf(model, 'copy', [{ file }]);
+    expectSame(floatsIn(tensors.get('lm_head.weight')!.bytes), head.data as Float32Array);
+    expectSame(floatsIn(tensors.get('score.bias')!.bytes), norm.data as Float32Array);
+    const { values } = merged(base, [{ pair: lora, factor: 2 }]);
+    expectSame(floatsIn(tensors.get(`${module}.weight`)!.bytes), Float32Array.from(values));
+    expect(report.notes[0]).toMatchObject({ kind: 'adaptersMerged', adapters: [{ weights: 1, replaced: 2 }] });
+  });
+
+  it.each([
+    ['another shape', { 'base_model.model.lm_head.weight': weight([7, 40], 5) }, 1, 'tokens were added'],
+    ['another name', { 'base_model.model.classifier.weight': head }, 1, 'replaces one that the model lacks'],
+    ['a strength', { 'base_model.model.lm_head.weight': head }, 0.5, 'which a strength of 0.5 cannot scale'],
+  ] as const)('are refused with %s', async (_, tensors, strength, words) => {
+    const error = await rejectionOf(planModel(model, { to: 'copy', lora: [{ file: saved(tensors), strength }] }));
+    expect(error).toMatchObject({ code: 'BAD_FILE', message: expect.stringContaining(words) });
+  });
+});

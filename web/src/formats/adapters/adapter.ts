@@ -30,6 +30,8 @@ export interface Adapter {
   readonly name: string;
   readonly strength: number;
   readonly layers: readonly AdapterLayer[];
+  /** Tensors that take the place of those of the model, by the names that the adapter has for them (PEFT's modules_to_save). */
+  readonly whole: readonly { readonly name: string; readonly tensor: SourceTensor }[];
 }
 
 /** Fails because of an adapter. @throws ScalepointError `BAD_FILE`, or another code */
@@ -118,11 +120,20 @@ interface FoundLayer {
   readonly parts: Map<AdapterPart, SourceTensor>;
 }
 
-/** The tensors of each layer. */
-function collectLayers({ tensors }: OpenModel, name: string, fail: Fail): FoundLayer[] {
+/** Names of PEFT for whole tensors, and for the weight that a layer had before. */
+const wholeName = /^base_model\.model\.(.+?)(?:\.modules_to_save(?:\.default)?|\.base_layer)?(\.(?:weight|bias))$/s;
+
+/** The tensors of each layer, and whole ones. */
+function collectLayers({ tensors }: OpenModel, name: string, fail: Fail) {
   const layers = new Map<string, FoundLayer>();
+  const whole: Adapter['whole'][number][] = [];
   for (const tensor of tensors) {
     const found = adapterMeaning(tensor.name);
+    const [, inner, end] = found === undefined ? (wholeName.exec(tensor.name) ?? []) : [];
+    if (inner !== undefined && end !== undefined) {
+      whole.push({ name: inner + end, tensor });
+      continue;
+    }
     if (found === undefined) return fail(`the tensor ${quoted(tensor.name)} is not a matrix of LoRA`, tensor);
     if (typeof found === 'string') {
       const message = `it is ${found}, as the tensor ${quoted(tensor.name)} shows, and only LoRA is merged here`;
@@ -136,8 +147,8 @@ function collectLayers({ tensors }: OpenModel, name: string, fail: Fail): FoundL
     layers.set(module, layer);
     layer.parts.set(part, tensor);
   }
-  if (layers.size === 0) fail('it has no matrices');
-  return [...layers.values()];
+  if (layers.size + whole.length === 0) fail('it has no matrices');
+  return { layers: [...layers.values()], whole };
 }
 
 type FileBeside = (name: string) => Promise<Uint8Array<ArrayBuffer> | undefined>;
@@ -194,7 +205,13 @@ export async function readAdapter(
   file: FileBeside,
 ): Promise<Adapter> {
   const fail: Fail = (message, tensor) => badAdapter(name, message, tensor);
-  const found = collectLayers(opened, name, fail);
+  const { layers: found, whole } = collectLayers(opened, name, fail);
+  const [replacing] = whole;
+  if (replacing !== undefined && strength !== 1)
+    fail(
+      `the tensor ${quoted(replacing.tensor.name)} takes the place of one of the model, which a strength of ${strength} cannot scale`,
+      replacing.tensor,
+    );
   const settingsFor = found.some(({ isPeft }) => isPeft) ? await readSettings(opened, file, fail) : () => undefined;
   const readers = opened.files.map(readNeighbors);
 
@@ -240,5 +257,5 @@ export async function readAdapter(
     const pair = turned && !isEmbedding ? { down: up, up: down } : { down, up };
     layers.push({ module: inner, ...pair, middle: parts.get('middle'), turned, alpha, root });
   }
-  return { name, strength, layers };
+  return { name, strength, layers, whole };
 }
