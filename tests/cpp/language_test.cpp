@@ -167,8 +167,8 @@ TEST(Transformer, AttendsFromTheLastTokensOfAText) {
   // Seven tokens, with and without a window: the last ones alone get what they get together with the others, bit by bit.
   constexpr size_t kTokens = 7, kWidth = 6, kKeyWidth = 3;
   const std::vector<float> q = Random(4).uniform_values(kTokens * kWidth, -2, 2);
-  const Buffer<float> k(Random(5).uniform_values(kTokens * kKeyWidth, -2, 2));
-  const Buffer<float> v(Random(6).uniform_values(kTokens * kKeyWidth, -2, 2));
+  Buffer<float> k(Random(5).uniform_values(kTokens * kKeyWidth, -2, 2));
+  Buffer<float> v(Random(6).uniform_values(kTokens * kKeyWidth, -2, 2));
   for (const uint32_t window : {0u, 3u}) {
     AttentionSpec spec = {.heads = 2, .key_heads = 1, .head_size = 3, .scale = 0.7f, .window = window, .text_size = kTokens};
     Buffer<float> all(kTokens * kWidth), scratch(kTokens);
