@@ -105,6 +105,18 @@ export const knownModels: KnownModels = Object.assign({}, ...families.map(({ mlx
 /** Architectures that are missing, with the reason and with advice. */
 const missing: readonly (readonly [names: RegExp, reason: string])[] = [
   [/^MPNet/, 'llama.cpp has no graph for MPNet; export it to ONNX, and quantize that file here'],
+  ...(
+    [
+      [/^(NemotronH|Jamba|Plamo2|PLaMo2)/, 'layers of state spaces and of attention that take turns with experts'],
+      [/^Kimi(Linear|K3)/, 'linear attention with a decay for each channel (KDA)'],
+      [/^(Rwkv|RWKV)/, 'the mixing of neighboring tokens of RWKV'],
+      [/^Apertus/, 'the numbers of its activation (xIELU), which llama.cpp wants as keys'],
+      [/^(ExaoneMo[eE]|HunYuanMoE|HYV|Step3p|StepVL|Gemma4.*(Assistant|Unified))/, 'the layers of this family'],
+    ] as const
+  ).map(([names, what]) => {
+    const advice = "llama.cpp's convert_hf_to_gguf.py converts it to a GGUF file, which can be quantized here";
+    return [names, `${what} cannot be converted here; ${advice}`] as const;
+  }),
 ];
 
 /** Reads a model of a known class. */
