@@ -19,6 +19,7 @@ function arrayBench({ sp, limits, size: n, add }: BenchRun) {
     x,
     out,
     y,
+    // Parameters that need all of the arithmetic: no power of two, and not 0.
     scale: 0.00054,
     zeroPoint: -3,
     row: (operation: string, ours: number, limit: number | undefined, straight: number) =>

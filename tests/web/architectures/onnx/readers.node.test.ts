@@ -258,7 +258,8 @@ it.each(names)('%s goes on with texts, alone and side by side', async (name) => 
 
 it.each(names)('%s gives vectors and classes', async (name) => {
   if (!isInstalled) return expect(howToInstall).toBe('');
-  const all = dtypesOf(name);
+  // Encoders have the kinds of weights of decoders, so that Chromium loads one.
+  const all = name.includes('Chromium') ? dtypesOf(name).slice(-1) : dtypesOf(name);
   const calls = [['the cat sat on the mat.', 'cats']];
   const jobs: Job[] = [];
   for (const dtype of all) {
