@@ -83,11 +83,11 @@ async function startOfBody(
   return { text: text + decoder.decode(), isWhole: true };
 }
 
-/** The error for a refusal of the hub. It says what the hub says, and what helps. */
+/** The error for a refusal of the hub. It says what the hub says, and what helps. @param action words for the work */
 export async function hubRefusal(
   response: Response,
   { endpoint, token, answerSeconds: seconds }: HubSettings,
-  { id, revision, path }: HubName,
+  { id, revision, path, action = 'fetch' }: HubName & { readonly action?: string },
 ): Promise<ScalepointError> {
   const { status, headers } = response;
   const code = headers.get('x-error-code');
@@ -133,7 +133,7 @@ export async function hubRefusal(
     return access(`${id} does not exist, or the token of ${token.from} may not read it: check both`);
   }
   if (status === 403) return access(`the hub refuses ${id}${said === '' ? '' : `: ${said}`}`);
-  const what = `cannot fetch ${id}: the server answered ${status}${said === '' ? '' : `, ${quoted(said)}`}`;
+  const what = `cannot ${action} ${id}: the server answered ${status}${said === '' ? '' : `, ${quoted(said)}`}`;
   return new ScalepointError('IO', what);
 }
 

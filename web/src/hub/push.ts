@@ -193,6 +193,7 @@ export async function openPush(options: PushOptions): Promise<(files: readonly P
   const isOpen = source !== undefined && !source.isPrivate && !source.isGated;
   const visibility = options.visibility ?? (isOpen ? 'public' : 'private');
 
+  const pushing = { id, action: 'push to' };
   /** The last answer that was no good. */
   let refused: Response | undefined;
   // Requests are tried again. The client gives up at the first trouble, and would hash and upload all files anew.
@@ -214,7 +215,7 @@ export async function openPush(options: PushOptions): Promise<(files: readonly P
       }
       const { status } = response;
       if (status === 408 || status === 429 || status >= 500) {
-        await tries.again(await hubRefusal(response, settings, { id }), secondsAsked(response));
+        await tries.again(await hubRefusal(response, settings, pushing), secondsAsked(response));
         continue;
       }
       // The store of Xet answers 404 if it does not know a chunk.
@@ -228,7 +229,7 @@ export async function openPush(options: PushOptions): Promise<(files: readonly P
   const ask = async (path: string, accepted: (response: Response) => boolean = () => false) => {
     const response = await send(`${endpoint}/${path}`, { headers: { Authorization: `Bearer ${token.text}` } });
     if (response.ok || accepted(response)) return response;
-    throw await hubRefusal(response, settings, { id, revision: branch });
+    throw await hubRefusal(response, settings, { ...pushing, revision: branch });
   };
 
   /** The listing of the repository; undefined if it does not exist. */
@@ -368,7 +369,7 @@ export async function openPush(options: PushOptions): Promise<(files: readonly P
         const isElsewhere = answer.url !== '' && new URL(answer.url).origin !== new URL(endpoint).origin;
         const error = isStale
           ? new ScalepointError('CHANGED', `${id} got other commits while files were uploaded`)
-          : await hubRefusal(answer, settings, { id, revision: branch });
+          : await hubRefusal(answer, settings, { ...pushing, revision: branch });
         // The branch has a new commit, perhaps ours whose answer was lost; or a signed address or a token of the store has expired.
         if (!isStale && !(isElsewhere && [401, 403].includes(answer.status))) throw error;
         await tries.again(error, 0);
