@@ -108,7 +108,7 @@ export function saveView(state: OpenState, session: ModelSession, runner: Runner
       <progress id="model-progress" max="1" value=${run.kind === 'running' ? run.bytesDone / Math.max(1, run.bytesTotal) : 0} aria-label="Progress" ?hidden=${!works}></progress>
       <p class="save-status" id="model-status">${quantized !== undefined || (isIdle && !works) ? idleText : runText(state)}</p>
       <button type="button" id="model-again" data-next="#model-run" ?hidden=${!quantized?.canAgain} @click=${() => session.quantizeAgain()}>Quantize it again</button>
-      <p class="hint" id="model-expectation">${works || isIdle ? '' : expectation(state)}</p>
+      <p class="hint" id="model-expectation">${works || isIdle || run.kind === 'saved' ? '' : expectation(state)}</p>
     </div>`;
 }
 
@@ -123,8 +123,11 @@ export function settingsFile({ quantizeConfig, quantConfig }: QuantizeModelResul
 }
 
 /** Programs that read the result. */
-export function readersOf({ model, choice, plan }: OpenState, name: string) {
-  return readersIn(model.format, formatFor(model, choice.to), choice.to, plan?.architecture, name);
+export function readersOf({ model, choice, plan, outputs }: OpenState, name: string) {
+  const architecture = plan?.architecture ?? outputs?.architecture;
+  // A model with a config.json may be one that only other programs know.
+  const mayBeLanguage = outputs === undefined || model.files.some((file) => file.name === 'config.json');
+  return readersIn(model.format, formatFor(model, choice.to), choice.to, architecture, name, mayBeLanguage);
 }
 
 /** Code and commands that use the result. It has its room while the file is written, so that nothing moves at the end. @param push the panel that pushes it, and its button */

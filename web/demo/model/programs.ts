@@ -9,17 +9,23 @@ export interface ProgramTarget extends Pick<Target, 'name' | 'preset' | 'about' 
   readonly format: ModelFormat;
 }
 
-/** Programs that read a result. @param architecture of a converted model */
+/**
+ * Programs that read a result.
+ * @param architecture of a converted model, or of a language model
+ * @param mayBeLanguage false if one without an architecture is no language model
+ */
 export function readersIn(
   from: ModelFormat,
   format: ModelFormat,
   to: string,
   architecture: string | undefined,
   name: string,
+  mayBeLanguage = true,
 ) {
-  const conversion = converters().find((one) => one.from.includes(from) && one.result === format);
+  const conversion = converters().find((one) => [format, ...one.from].includes(from) && one.result === format);
   const special = architecture === undefined ? undefined : conversion?.readers?.(architecture, name);
-  return special ?? infoOf(format).readers?.(to, name) ?? [];
+  const own = architecture || (mayBeLanguage ? undefined : '');
+  return special ?? infoOf(format).readers?.(to, name, own) ?? [];
 }
 
 /** The programs that read some result of a model, those that read the fewest types first. */

@@ -30,10 +30,12 @@ export interface ModelFormatInfo {
    * Programs that read a result, the usual one first.
    * @param to the target
    * @param file the name of the result
+   * @param architecture of the model, as GGUF calls it; empty if it is no language model; undefined if that is not known
    */
   readers?(
     to: string,
     file: string,
+    architecture?: string,
   ): readonly {
     /** The name of the program. */
     readonly program: string;

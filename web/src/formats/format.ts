@@ -430,8 +430,11 @@ export interface FormatInfo<
   readonly takesAdapters?: boolean;
   /** Facts for the summary of a model, in addition to those of all formats. */
   facts?(model: ModelContents): readonly string[];
-  /** Programs that read a result, the usual one first. */
-  readers?(to: string, file: string): readonly Reader[];
+  /**
+   * Programs that read a result, the usual one first.
+   * @param architecture of the model, as GGUF calls it; empty if it is no language model; undefined if that is not known
+   */
+  readers?(to: string, file: string, architecture?: string): readonly Reader[];
 }
 
 /** Means to read inputs and samples. */

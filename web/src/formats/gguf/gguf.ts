@@ -101,18 +101,22 @@ export const gguf: Format<'gguf', GgufTarget, 'gguf', GgufOptions, object, GgufM
     ];
   },
 
-  readers: (to, file) => [
-    {
-      program: 'llama.cpp',
-      code: `llama-cli -m ${file} -p "Hello"`,
-      fromHub: `llama-cli -hf OWNER/NAME --hf-file ${file} -p "Hello"`,
-    },
-    {
-      program: 'Ollama',
-      code: `echo "FROM ./${file}" > Modelfile\nollama create NAME -f Modelfile`,
-      fromHub: `ollama run hf.co/OWNER/NAME:${to}`,
-    },
-  ],
+  readers(to, file, architecture = '') {
+    // Encoders write no text. Reference: github.com/ggml-org/llama.cpp, src/llama-arch.cpp and examples/embedding/README.md at 440e352.
+    const program = /bert|embedding|encoder/.test(architecture) ? 'llama-embedding' : 'llama-cli';
+    return [
+      {
+        program: 'llama.cpp',
+        code: `${program} -m ${file} -p "Hello"`,
+        fromHub: `${program} -hf OWNER/NAME --hf-file ${file} -p "Hello"`,
+      },
+      {
+        program: 'Ollama',
+        code: `echo "FROM ./${file}" > Modelfile\nollama create NAME -f Modelfile`,
+        fromHub: `ollama run hf.co/OWNER/NAME:${to}`,
+      },
+    ];
+  },
 
   async open(files, open) {
     const [{ source }] = files as [OpenFile];

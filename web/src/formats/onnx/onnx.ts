@@ -7,7 +7,7 @@ import { isPast } from './graph/caches.js';
 import { type OnnxOptions, type OnnxSidecars, options } from './options.js';
 import { reasonText } from './reasons.js';
 import { dtypeOfName, onnxSignature } from './signature.js';
-import { type OnnxTarget, onnxTargets, targets } from './targets.js';
+import { folderFacts, type OnnxTarget, onnxTargets, targets } from './targets.js';
 
 /** Types of caches by their numbers in ONNX. */
 const cacheTypes: Readonly<Record<number, string>> = { 1: 'float32', 10: 'float16' };
@@ -37,14 +37,26 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, OnnxSidecars,
     return [...versions, ...[...types].map(([type, some]) => `${some.length} × ${type}`)];
   },
 
-  readers: (to, file) => [
-    { program: 'Python', code: `import onnxruntime as ort\nsession = ort.InferenceSession("${file}")` },
-    {
+  readers(to, file) {
+    const python = { program: 'Python', code: `import onnxruntime as ort\nsession = ort.InferenceSession("${file}")` };
+    const web = {
+      program: 'onnxruntime-web',
+      code: `import * as ort from 'onnxruntime-web';\nconst session = await ort.InferenceSession.create('${file}');`,
+    };
+    // transformers.js finds a model by the ending of its dtype, behind the name model or one that it is told.
+    const facts = folderFacts(`onnx:${to}`);
+    if (facts === undefined) return [python, web];
+    const whole = file.replace(/\.onnx$/, '');
+    const ending = facts.stem.slice('model'.length);
+    const stem = facts.dtype === to && whole.endsWith(ending) ? whole.slice(0, whole.length - ending.length) : whole;
+    const name = stem === 'model' ? '' : `, model_file_name: '${stem}'`;
+    const transformers = {
       program: 'transformers.js',
-      code: `const model = await AutoModel.from_pretrained('./FOLDER', { dtype: '${to}' });`,
+      code: `const model = await AutoModel.from_pretrained('./FOLDER', { dtype: '${facts.dtype}'${name} });`,
       needs: "Put the file into the folder onnx/ beside the model's config.json.",
-    },
-  ],
+    };
+    return [python, web, transformers];
+  },
 
   // Apps load the code of a format with its first model.
   async open([file, ...others], open) {

@@ -330,15 +330,17 @@ export const planStored: NonNullable<SafetensorsFormat['plan']> = async (model, 
   return { ...plan, notes: [...notes, ...plan.notes] };
 };
 
-/** Programs that read a result. Codes need a reader of their layout. */
-export function safetensorsReaders(to: string, file: string): readonly Reader[] {
+/** Programs that read a result. Codes need a reader of their layout, and those that load a folder need a language model. */
+export function safetensorsReaders(to: string, file: string, architecture?: string): readonly Reader[] {
   const everywhere: Reader = {
     program: 'Python',
     code: `from safetensors.torch import load_file\ntensors = load_file("${file}")`,
     needs: 'Everything that reads safetensors reads this file.',
   };
   const code = `import { readFloats } from 'scalepoint/model';\nconst { data, shape } = await readFloats('${file}', 'NAME.weight');`;
-  return [...(targetRows.get(to)?.layout?.readers?.(file) ?? [everywhere]), { program: 'Scalepoint', code }];
+  const own = targetRows.get(to)?.layout?.readers?.(file);
+  const known = own?.filter((reader) => architecture !== '' || !reader.code.includes('FOLDER')) ?? [everywhere];
+  return [...known, { program: 'Scalepoint', code }];
 }
 
 export const safetensors: SafetensorsFormat = {
