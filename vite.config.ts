@@ -67,6 +67,33 @@ const stylesFirst: Plugin = {
   },
 };
 
+/** The place of a worker's file, as code that starts workers names it. */
+const workerPlace = /new URL\('(\.\/(?:[\w-]*-)?worker\.[jt]s)', import\.meta\.url\)/g;
+/** The function of Vite that loads what a chunk needs ahead, in the head of the document. */
+const preload = 'function preload(baseModule, deps, importerUrl) {';
+
+/** Makes workers entries of the one build, so that all of them and the pages share chunks. Vite would bundle each by itself. */
+const sharedWorkers: Plugin = {
+  name: 'shared-workers',
+  apply: 'build',
+  enforce: 'pre',
+  async transform(code, id) {
+    if (id.endsWith('vite/preload-helper.js')) {
+      // Workers have no document.
+      if (!code.includes(preload)) this.error('the function that preloads chunks has changed');
+      return code.replace(preload, `${preload}\n  if (typeof document === 'undefined') return baseModule();`);
+    }
+    if (!/\.[jt]s$/.test(id) || id.includes('node_modules') || !code.includes('new Worker(')) return null;
+    const places = new Map<string, string>();
+    for (const [whole, name = ''] of code.matchAll(workerPlace)) {
+      const worker = await this.resolve(name, id);
+      if (worker === null) this.error(`there is no ${name}`);
+      places.set(whole, `import.meta.ROLLUP_FILE_URL_${this.emitFile({ type: 'chunk', id: worker.id })}`);
+    }
+    return places.size === 0 ? null : [...places].reduce((all, [whole, file]) => all.replaceAll(whole, file), code);
+  },
+};
+
 /** Adds the licenses of the packages that the site holds parts of. */
 const notices: Plugin = {
   name: 'notices',
@@ -111,7 +138,7 @@ export default defineConfig({
       { find: /^scalepoint\/bench$/, replacement: file('./web/src/bench.ts') },
     ],
   },
-  plugins: [pages, shell, stylesFirst, notices, offline, withoutPolicy],
+  plugins: [pages, shell, sharedWorkers, stylesFirst, notices, offline, withoutPolicy],
   worker: { format: 'es', rolldownOptions: { checks } },
   build: {
     outDir: file('./build/demo'),

@@ -10,21 +10,32 @@ export const siteRoot = new URL(document.documentElement.dataset.root ?? './', d
 /** Delay before the files for offline visits are fetched, so that they do not compete with the files of the page. */
 const offlineDelay = 2000;
 
-/** Fetches the files for visits without a network, and says so when they are there. */
+/** The files that this page has used so far. */
+const usedFiles = () => [location.href, ...performance.getEntriesByType('resource').map(({ name }) => name)];
+
+/** Stores what was used for visits without a network, and the rest of the site unless the visitor saves data. Says so when it is there. */
 async function prepareOffline(): Promise<void> {
   // Storage and workers may be forbidden. The site works without them.
   try {
-    const { serviceWorker } = navigator;
+    const { serviceWorker, connection } = navigator as Navigator & { connection?: { saveData?: boolean } };
     await serviceWorker.register(new URL('offline.js', siteRoot));
-    await serviceWorker.ready;
-    setText(byId('about-offline', HTMLElement), 'Works offline from now on.');
+    const { active } = await serviceWorker.ready;
+    const mayStore = connection?.saveData !== true;
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = ({ data: isStored }: MessageEvent<boolean>) => {
+      if (!isStored) return;
+      const words = mayStore ? 'Works offline from now on.' : 'What you have used works offline.';
+      setText(byId('about-offline', HTMLElement), words);
+    };
+    active?.postMessage({ used: usedFiles(), mayStore }, [port2]);
   } catch {}
 }
 
 /** Sets up the common parts of all pages: the theme, boxes that scroll, the link to the content, offline visits. */
 export function startSite(): void {
   startTheme();
-  void hasSimd().then(showTier);
+  // Without WebAssembly there is no core, which the page says.
+  hasSimd().then(showTier, () => {});
   watchScrollBoxes(document);
   // The build may not know the address of the site.
   for (const node of document.querySelectorAll<HTMLElement>('[data-here]')) {

@@ -1,5 +1,6 @@
 // Common parts of all pages of the site, in a browser.
 import { readdirSync, readFileSync } from 'node:fs';
+import type { Page } from 'playwright';
 import { expect, it } from 'vitest';
 import { serve } from '../../../../scripts/serve.mjs';
 import { aboutPages } from '../../../../web/demo/about/build.mjs';
@@ -98,19 +99,57 @@ it('names the licenses of the packages that it holds', () => {
   expect(text).toContain('Apache License');
 });
 
-it('works offline after the first visit, in any folder of a server', async () => {
+/** The files of the site that are in the store of the browser, by their paths. */
+const storedFiles = (page: Page) =>
+  page.evaluate(async () => {
+    const [name] = (await caches.keys()).filter((key) => key.startsWith('scalepoint-site-'));
+    if (name === undefined) return [];
+    return (await (await caches.open(name)).keys()).map(({ url }) => new URL(url).pathname);
+  });
+
+it('works offline after the first visit, in any folder of a server, with at most 3 MB', async () => {
   const page = await site.open('', { serviceWorkers: 'allow' });
-  await expect.poll(() => page.textContent('#about-offline')).toContain('Works offline');
+  await expect.poll(() => page.textContent('#about-offline')).toBe('Works offline from now on.');
+  const contents = (await storedFiles(page)).map((name) =>
+    readFileSync(path(`build/demo${name.endsWith('/') ? `${name}index.html` : name}`)),
+  );
+  expect(contents.reduce((sum, { length }) => sum + length, 0)).toBeLessThan(3e6);
+  // None is there twice under two names, but empty ones.
+  const full = contents.filter(({ length }) => length > 0).map((content) => content.toString('latin1'));
+  expect(new Set(full).size).toBe(full.length);
+  // What is used later is stored then.
+  await page.goto(`${site.url}guide/onnx/`);
+  await page.goto(site.url);
+  await page.locator('#teller').scrollIntoViewIfNeeded();
+  await page.click('#teller button[type="submit"]');
+  await expect.poll(() => page.textContent('#teller-words')).toMatch(/bits/);
   await page.context().setOffline(true);
   for (const [name, heading] of [
     ['model/', 'Make a model smaller'],
     ['guide/', 'What quantization is'],
+    ['guide/onnx/', ''],
     ['', 'Fewer bits'],
   ] as const) {
     await page.goto(site.url + name);
     expect(await page.textContent('h1')).toContain(heading);
   }
   await expect.poll(() => page.textContent('#width-right')).toMatch(/^98/);
+  await page.locator('#teller').scrollIntoViewIfNeeded();
+  await page.click('#teller button[type="submit"]');
+  await expect.poll(() => page.textContent('#teller-words')).toMatch(/bits/);
+});
+
+it('stores no more than what was used for a visitor who saves data', async () => {
+  const page = await site.open('', { serviceWorkers: 'allow' }, async (page) => {
+    await page.addInitScript(() => Object.defineProperty(navigator, 'connection', { value: { saveData: true } }));
+  });
+  await expect.poll(() => page.textContent('#about-offline')).toBe('What you have used works offline.');
+  const stored = await storedFiles(page);
+  expect(stored).toContain('/');
+  expect(stored.filter((name) => name.endsWith('/'))).toEqual(['/']);
+  await page.context().setOffline(true);
+  await page.reload();
+  expect(await page.textContent('h1')).toContain('Fewer bits');
 });
 
 it('says so when wasm is refused, and still shows the page', async () => {
