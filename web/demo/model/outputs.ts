@@ -27,7 +27,8 @@ export type PlaceRun = PlaceReport['a'];
 
 /** The outputs of a result beside those of the original. */
 export type Judgment =
-  | { readonly kind: 'texts'; readonly figures: LanguageComparison }
+  /** @param vocabulary count of its tokens */
+  | { readonly kind: 'texts'; readonly figures: LanguageComparison; readonly vocabulary?: number }
   | { readonly kind: 'arrays'; readonly figures: RunReport };
 
 /** A type whose outputs were compared. */
@@ -113,14 +114,28 @@ const formatted = (value: number, digits: number) =>
     ? new Intl.NumberFormat('en', { maximumFractionDigits: 0 }).format(value)
     : value.toLocaleString('en', { minimumSignificantDigits: digits, maximumSignificantDigits: digits });
 
+/** A text with a perplexity of this share of a guess among all tokens does not suit a model. */
+const unsuitedShare = 0.5;
+/** A difference within this many standard errors is one that the text cannot tell. */
+const surelyErrors = 2;
+
 /** The perplexity before and after, as a clause. */
-function perplexityText({
-  perplexity: { value: after },
-  referencePerplexity: { value: before },
-}: LanguageComparison): string {
+function perplexityText(
+  {
+    perplexity: { value: after },
+    referencePerplexity: { value: before },
+    logDifference: { value: difference, error },
+  }: LanguageComparison,
+  vocabulary = 0,
+): string {
   const [a, b] = pairText(before, after);
+  if (vocabulary > 0 && before >= unsuitedShare * vocabulary) {
+    return `this text does not suit the model, whose perplexity of ${a} is near that of a guess among its ${formatCount(vocabulary)} tokens`;
+  }
   if (a === b) return `perplexity stays at ${a}`;
-  return `perplexity ${after > before ? 'rises' : 'falls'} from ${a} to ${b}`;
+  const change = `perplexity ${after > before ? 'rises' : 'falls'} from ${a} to ${b}`;
+  const isSure = !(Math.abs(difference) <= surelyErrors * error);
+  return isSure ? change : `${change}, within two standard errors, so that this text cannot tell them apart`;
 }
 
 /** The error of an output in relation to it, as a percentage. */
@@ -144,7 +159,7 @@ export function verdictOf(judgment: Judgment): string {
   if (judgment.kind === 'texts') {
     const { figures } = judgment;
     const same = `The next word that the model finds most likely is the same in ${places(figures.sameTop.value)}`;
-    return `${same}; ${perplexityText(figures)}.`;
+    return `${same}; ${perplexityText(figures, judgment.vocabulary)}.`;
   }
   const { figures } = judgment;
   const worst = worstOutput(figures);

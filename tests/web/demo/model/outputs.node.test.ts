@@ -28,7 +28,7 @@ import { safetensors } from '../../support/models.js';
 import { npy, zip } from '../../support/npz.js';
 import { decoderConfig, decoderWeights, plainTokenizer } from '../../support/tiny-huggingface.js';
 import { tinyLlama } from '../../support/tiny-llama.js';
-import { startSite } from '../site.js';
+import { path, startSite } from '../site.js';
 
 const site = startSite();
 const place = mkdtempSync(join(tmpdir(), 'scalepoint-outputs-'));
@@ -105,15 +105,16 @@ const drop = (name: string, content: string) =>
   );
 
 describe('words about outputs', () => {
-  const judged = (same: number, before: number, after: number): Judgment => {
+  const judged = (same: number, before: number, after: number, error = 0, vocabulary = 0): Judgment => {
     const estimate = (value: number) => ({ value, error: 0.01 });
     const figures = {
       sameTop: estimate(same),
       perplexity: estimate(after),
       referencePerplexity: estimate(before),
       kl: estimate(0.01),
+      logDifference: { value: Math.log(after / before), error },
     };
-    return { kind: 'texts', figures: figures as unknown as LanguageComparison };
+    return { kind: 'texts', figures: figures as unknown as LanguageComparison, vocabulary };
   };
 
   it('are one sentence', () => {
@@ -124,6 +125,18 @@ describe('words about outputs', () => {
       'The next word that the model finds most likely is the same in all places; perplexity stays at 8.10.',
     );
     expect(verdictOf(judged(0.5, 12.3456, 12.3401))).toContain('perplexity falls from 12.35 to 12.34.');
+  });
+
+  it('say which differences a text cannot tell, and which texts do not suit a model', () => {
+    // log(8.3 / 8.1) is .0244.
+    expect(verdictOf(judged(0.97, 8.1, 8.3, 0.013))).toMatch(
+      /^The next word .* rises from 8\.10 to 8\.30, within two standard errors, so that this text cannot tell them apart\.$/,
+    );
+    expect(verdictOf(judged(0.97, 8.1, 8.3, 0.012))).toMatch(/from 8\.10 to 8\.30\.$/);
+    expect(verdictOf(judged(0.97, 400, 410, 0, 768))).toMatch(
+      /; this text does not suit the model, whose perplexity of 400 is near that of a guess among its 768 tokens\.$/,
+    );
+    expect(verdictOf(judged(0.97, 300, 310, 0, 768))).toContain('rises from 300 to 310');
   });
 
   it('name what is infinite in float16, though the outputs agree here', () => {
@@ -207,7 +220,8 @@ it('compares a language model on the built-in story, with the figures of the pac
     tokenizer: { encode: () => ids },
     chunkSize: 256,
   });
-  expect(await text('outputs-verdict')).toBe(verdictOf({ kind: 'texts', figures }));
+  const vocabulary = Object.keys((plainTokenizer().model as { vocab: object }).vocab).length;
+  expect(await text('outputs-verdict')).toBe(verdictOf({ kind: 'texts', figures, vocabulary }));
   expect(await text('outputs-basis')).toMatch(
     /^Measured at 127 places \(± \d+ of 100\) in 256 tokens of the built-in story/,
   );
@@ -226,7 +240,14 @@ it('compares a language model on the built-in story, with the figures of the pac
   expect(await page.textContent('#outputs-chart .marks text.chosen')).toBe('Q8_0');
   // Going back needs no work.
   await page.check('input[value="balanced"]', { force: true });
-  await expect.poll(() => text('outputs-verdict')).toBe(verdictOf({ kind: 'texts', figures }));
+  await expect.poll(() => text('outputs-verdict')).toBe(verdictOf({ kind: 'texts', figures, vocabulary }));
+});
+
+it('judges the storyteller of the site by stories of its kind', async () => {
+  const folder = 'web/demo/public/samples/storyteller';
+  await openWith(['model.safetensors', 'config.json', 'tokenizer.json'].map((name) => path(`${folder}/${name}`)));
+  await compare();
+  expect(await text('outputs-verdict')).toMatch(/; perplexity \w+ (?:from|at) 1\d\.\d/);
 });
 
 it('adds types one after the other, takes them out, and stops', async () => {
