@@ -1,7 +1,7 @@
 import type { Scalepoint } from 'scalepoint';
 import { differing, isStuck, verdictOf, wordsOf } from '../shared/continuations.js';
 import { formatBytes, formatMany } from '../shared/format.js';
-import { messageOf } from '../shared/problems.js';
+import { asSentence, messageOf } from '../shared/problems.js';
 import { siteRoot } from '../shared/site.js';
 import { readSample, type Storage } from './network.js';
 import type { Story, Telling } from './state.js';
@@ -21,6 +21,9 @@ const beginnings = [
 
 /** Most characters of a beginning. */
 const longestBeginning = 300;
+
+/** Tokens that are left for the story at least. */
+const leastStory = 32;
 
 /** Milliseconds of a frame that writing may take. */
 const frameShare = 10;
@@ -93,6 +96,12 @@ export class Teller {
     const isStale = () => run !== this.#run;
     const begin = telling.begin.trim().slice(0, longestBeginning);
     const tokens = this.#vocabulary.encode(begin);
+    const most = this.#model.config.max_position_embeddings - leastStory;
+    if (tokens.length > most) {
+      throw new TellerError(
+        `This beginning takes ${tokens.length} tokens, and the storyteller reads ${most}: its words are not those of its stories. Shorten it, or press “Another beginning”.`,
+      );
+    }
     let shown: readonly Story[] = widths.map((bits) => ({ bits, begin, size: '', words: [], marks: [], verdict: '' }));
     const change = (bits: number, part: Partial<Story>) => {
       shown = shown.map((story) => (story.bits === bits ? { ...story, ...part } : story));
@@ -160,5 +169,5 @@ export function otherBeginning(now: string): string {
 
 /** The message for a visitor if the storyteller does not work. */
 export function explainTeller(error: unknown): string {
-  return error instanceof TellerError ? error.message : `The storyteller stopped: ${messageOf(error)}`;
+  return error instanceof TellerError ? error.message : `The storyteller stopped: ${asSentence(messageOf(error))}`;
 }

@@ -3,7 +3,7 @@ import { byId } from './dom.js';
 import { html, nothing, render, repeat, type TemplateResult } from './template.js';
 
 /** An action against a problem. */
-interface ProblemAction {
+export interface ProblemAction {
   readonly label: string;
   readonly run: () => void;
 }
@@ -17,6 +17,8 @@ export interface PageProblem {
   readonly action?: ProblemAction;
   /** Ways to go on, of which the visitor takes one. */
   readonly choices?: readonly ProblemAction[];
+  /** What a report about it needs beyond the text. */
+  readonly details?: string;
   /** True if nothing went wrong, so that there is nothing to report. */
   readonly isExpected?: true;
 }
@@ -32,7 +34,8 @@ function detailsOf(problem: PageProblem): string {
   const [version, build, tier] = ['version', 'build', 'tier'].map(
     (part) => byId(`about-${part}`, HTMLElement).textContent,
   );
-  return `${keyOf(problem)}\n\nScalepoint ${version}, build ${build}${tier}\n${navigator.userAgent}\n`;
+  const own = problem.details === undefined ? '' : `\n${problem.details}`;
+  return `${keyOf(problem)}${own}\n\nScalepoint ${version}, build ${build}${tier}\n${navigator.userAgent}\n`;
 }
 
 function cardView(slot: ProblemSlot, problem: PageProblem): TemplateResult {
@@ -79,10 +82,31 @@ export function sentence(message: string): string {
   return asSentence(`${message[0]?.toUpperCase() ?? ''}${message.slice(1)}`);
 }
 
-/** The message of a thrown value of any type. */
+/** Names of errors of the engine. Their messages speak to developers. Those of the package about options have the option as data. */
+const engineErrors = /^(?:Type|Range|Reference|Syntax|Runtime|Compile|Link|Internal)Error$/;
+
+/** True for an error of the engine, such as “offset is out of bounds”: something that this page did not expect. */
+function isUnexpected(error: unknown): error is Error {
+  const { name = '', code, problem } = (error ?? {}) as { name?: string; code?: unknown; problem?: unknown };
+  return engineErrors.test(name) && problem === undefined && typeof code !== 'string';
+}
+
+/** True for an error of the engine about a file of the page that did not come. */
+const isLostPart = ({ message }: Error) => /import|fetch|load|network/i.test(message);
+
+/** The message of a thrown value of any type, for visitors. */
 export function messageOf(error: unknown): string {
+  if (isUnexpected(error)) {
+    return isLostPart(error)
+      ? 'a part of this page could not be loaded. Check the connection and load the page again'
+      : 'this page met an error of its own. Load it again';
+  }
   return error instanceof Error ? error.message : String(error);
 }
+
+/** What a report needs to know of an error that the page did not expect; nothing for others. */
+export const detailsOfError = (error: unknown): Pick<PageProblem, 'details'> =>
+  isUnexpected(error) ? { details: `${error.name}: ${error.message}` } : {};
 
 /** Codes of errors of loading, with texts in place of the messages, which speak to developers. An error from a worker has the code, but not the class. */
 const loadingTexts: Readonly<Record<string, string>> = {
@@ -90,9 +114,14 @@ const loadingTexts: Readonly<Record<string, string>> = {
   CSP: 'The server of this page forbids WebAssembly: the script-src of its Content-Security-Policy lacks “wasm-unsafe-eval”.',
 };
 
+/** The text for a browser without WebAssembly. */
+const offText =
+  'WebAssembly is switched off in this browser, and this site computes with it. Allow it for this site, as in the settings of a lockdown mode, and load the page again.';
+
 /** The text for an error of loading the core; undefined for other errors. */
 export function loadingText(error: unknown): string | undefined {
-  const { code } = (error ?? {}) as { code?: unknown };
+  const { code, message } = (error ?? {}) as { code?: unknown; message?: unknown };
+  if (typeof message === 'string' && /WebAssembly is not defined/.test(message)) return offText;
   return typeof code === 'string' && Object.hasOwn(loadingTexts, code) ? loadingTexts[code] : undefined;
 }
 
@@ -101,10 +130,13 @@ export const failureText = (error: unknown): string => loadingText(error) ?? sen
 
 /** Explains why the core did not load. */
 export function explainLoading(error: unknown): PageProblem {
-  const own = `${sentence(messageOf(error))} Check the connection and load the page again; a current browser is needed.`;
+  const own = isUnexpected(error)
+    ? `${sentence(messageOf(error))} A current browser is needed.`
+    : `${sentence(messageOf(error))} Check the connection and load the page again; a current browser is needed.`;
   return {
     title: 'The core did not load, so nothing can be quantized here',
     text: loadingText(error) ?? own,
+    ...detailsOfError(error),
     action: { label: 'Load again', run: () => location.reload() },
   };
 }

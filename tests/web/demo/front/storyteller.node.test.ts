@@ -141,6 +141,19 @@ describe('its part of the page', () => {
     expect(await page.textContent('.telling[data-bits="32"] .given')).toBe('Anna met a fox.');
   });
 
+  it('says that a beginning is too long, and goes on with another', async () => {
+    page = await site.open('');
+    await page.locator('#teller').scrollIntoViewIfNeeded();
+    await finish();
+    await page.fill('#teller-begin', 'ẞ'.repeat(300));
+    await page.click('#teller button[type="submit"]');
+    await expect
+      .poll(() => page.textContent('#teller-words'))
+      .toMatch(/^This beginning takes \d+ tokens, and the storyteller reads 224: .* Shorten it/);
+    await page.click('#teller-another');
+    await finish();
+  });
+
   it('says what is missing, and writes once it is there', async () => {
     page = await site.open('', {}, async (made) => {
       await made.route('**/storyteller/model.safetensors', (route) => route.abort(), { times: 1 });

@@ -1,7 +1,7 @@
 // Calls from a page to its worker: answers, progress, errors, and the end.
 import { expect, it } from 'vitest';
 import { answerCalls, callWorker, isEnded, WorkerError } from '../../../../web/demo/shared/calls.js';
-import { sentence } from '../../../../web/demo/shared/problems.js';
+import { explainLoading, messageOf, sentence } from '../../../../web/demo/shared/problems.js';
 import { ScalepointError } from '../../../../web/src/index.js';
 
 const calls = {
@@ -92,4 +92,17 @@ it('makes a sentence of an error, in which names of files and programs keep thei
   expect(sentence('the file is cut off')).toBe('The file is cut off.');
   expect(sentence('tokenizer.json: no model')).toBe('tokenizer.json: no model.');
   expect(sentence('onnxruntime cannot run it.')).toBe('onnxruntime cannot run it.');
+});
+
+it('keeps messages of the engine from visitors, and those of the package and of browsers as they are', () => {
+  const option = Object.assign(new RangeError('to must be int8'), { problem: {} });
+  expect([option, new Error('the file is gone'), 'text'].map(messageOf)).toEqual([
+    'to must be int8',
+    'the file is gone',
+    'text',
+  ]);
+  expect(messageOf(new RangeError('offset is out of bounds'))).toBe('this page met an error of its own. Load it again');
+  const lost = new TypeError('Failed to fetch dynamically imported module: https://a.test/x.js');
+  expect(messageOf(lost)).toMatch(/^a part of this page could not be loaded/);
+  expect(explainLoading(lost).details).toBe(`TypeError: ${lost.message}`);
 });

@@ -1,6 +1,7 @@
 // States of the pages that are not about one of them: results that come late, forced colors, zoom, what is missing.
-import type { Page } from 'playwright';
+import { chromium, type Page } from 'playwright';
 import { expect, it } from 'vitest';
+import { pageOptions } from '../../../../scripts/chromium.mjs';
 import { sample, startSite } from '../site.js';
 
 const site = startSite();
@@ -90,6 +91,30 @@ it.each([
   // Workers may still ask for files that are not there.
   await page.close();
   site.complaints = [];
+});
+
+it('says that WebAssembly is switched off, without words of the engine', async () => {
+  const own = await chromium.launch({
+    ...pageOptions,
+    executablePath: pageOptions.executablePath,
+    args: [...pageOptions.args, '--js-flags=--jitless'],
+  });
+  try {
+    const page = await own.newPage();
+    for (const [name, place] of [
+      ['', '#problems'],
+      ['numbers/', '#problems'],
+      ['model/', '#problems'],
+      ['search/', '#problem'],
+    ] as const) {
+      await page.goto(site.url + name);
+      if (name === 'model/') await page.setInputFiles('#file', sample);
+      await expect.poll(() => page.textContent(place), { message: name }).toContain('WebAssembly is switched off');
+      expect(await page.textContent(place)).not.toContain('not defined');
+    }
+  } finally {
+    await own.close();
+  }
 });
 
 /** Has a page keep its workers, so that `lose` can end all of them as a browser does that runs out of memory. */
