@@ -3,12 +3,13 @@ import { estimateModel, type ModelPlan, type PlanOptions, planModel, type Rule }
 import type { Preset } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
 import { inputOf } from '../shared/page-files.js';
+import { recall, remember } from '../shared/remember.js';
 import { escaped, formatFor, type ModelChoice, optionsOf, presetFormat, settingsKey, withPreset } from './choice.js';
 import { isAboutCodes, obstacleOf } from './explain.js';
 import type { Sizer } from './sizer.js';
 import { countNumbers, totalBytes } from './sizes.js';
 import type { Errors, MeasuredError, Offer } from './state.js';
-import { withWorkers } from './workers.js';
+import { savingWorkers, withWorkers } from './workers.js';
 
 /** A model up to this size is measured as a whole, after the sample. */
 const wholeBytes = 2 ** 28;
@@ -21,6 +22,22 @@ const measuringWorkers = 1;
 export const errorsKey = (choice: ModelChoice) =>
   JSON.stringify([settingsKey(choice), choice.size, choice.size && [...choice.kept].sort()]);
 
+/** Numbers that a plan converts. */
+const convertedNumbers = ({ tensors }: ModelPlan) =>
+  tensors.reduce((sum, { shape, kept }) => sum + (kept === undefined ? countNumbers(shape) : 0), 0);
+
+/** The name of the rates that the browser remembers. */
+const ratesName = 'save-rates';
+
+/** Elements that saves in this browser quantized in a second, by the target. */
+function savedRates(): Readonly<Record<string, number>> {
+  try {
+    return JSON.parse(recall(ratesName)) as Record<string, number>;
+  } catch {
+    return {};
+  }
+}
+
 interface KnownErrors {
   readonly errors: Errors;
   readonly exact: boolean;
@@ -30,8 +47,8 @@ interface KnownErrors {
 export class Measurer {
   readonly #model: ModelFile;
   readonly #known = new Map<string, KnownErrors>();
-  /** Elements that one worker quantizes in a second; undefined until that is known. */
-  rate: number | undefined;
+  /** Elements that one worker quantizes in a second, by the target. */
+  readonly #rates = new Map<ModelChoice['to'], number>();
 
   readonly #sizer: Sizer;
 
@@ -104,14 +121,28 @@ export class Measurer {
       errors.set(name, { error, exact: exact || elements <= (sample ?? 65536) });
     }
     // A sample is too small to predict the speed of the rest.
-    if (exact && begin !== undefined) this.#timed(measured, begin);
+    if (exact && begin !== undefined) this.#timed(choice, measured, begin);
     return this.learn(choice, errors, exact);
   }
 
-  #timed(elements: number, begin: number): void {
+  #timed({ to }: ModelChoice, elements: number, begin: number): void {
     const seconds = (performance.now() - begin) / 1000;
     // Other work can only make it slower.
-    if (seconds > 0.05) this.rate = Math.max(this.rate ?? 0, elements / seconds);
+    if (seconds > 0.05) this.#rates.set(to, Math.max(this.#rates.get(to) ?? 0, elements / seconds));
+  }
+
+  /** Estimated seconds of saving: as the last save to this target in this browser, or as the worker that measured. */
+  seconds({ to }: ModelChoice, plan: ModelPlan): number | undefined {
+    const measured = this.#rates.get(to);
+    const rate = savedRates()[to] ?? (measured && measured * savingWorkers);
+    return rate === undefined ? undefined : convertedNumbers(plan) / rate;
+  }
+
+  /** Learns from a save how long the next one takes. */
+  saved({ to }: ModelChoice, plan: ModelPlan, seconds: number): void {
+    const rate = convertedNumbers(plan) / Math.max(seconds, 1e-3);
+    // Starting workers outweighs a short save.
+    if (seconds > 1) remember(ratesName, JSON.stringify({ ...savedRates(), [to]: Math.round(rate) }));
   }
 
   /** Estimates the time of saving from a piece of the two largest tensors. */
@@ -119,7 +150,7 @@ export class Measurer {
     const sizeOf = ({ shape }: { shape: readonly number[] }) => countNumbers(shape);
     const converted = tensors.filter(({ kept }) => kept === undefined).sort((a, b) => sizeOf(b) - sizeOf(a));
     const [first, second] = converted;
-    if (this.rate !== undefined || first === undefined || second === undefined || sizeOf(second) < 2 ** 18) return;
+    if (this.#rates.has(choice.to) || first === undefined || second === undefined || sizeOf(second) < 2 ** 18) return;
     const { rules = [], ...options } = await this.options(choice);
     const others = {
       match: `^(?!(${[first, second].map(({ name }) => escaped(name)).join('|')})$)`,
@@ -137,7 +168,7 @@ export class Measurer {
         begin ??= performance.now();
       },
     });
-    if (begin !== undefined) this.#timed(Math.min(timedNumbers, sizeOf(second)), begin);
+    if (begin !== undefined) this.#timed(choice, Math.min(timedNumbers, sizeOf(second)), begin);
   }
 
   /** Result of a preset with the other choices: sizes at once, errors as far as they are known. */

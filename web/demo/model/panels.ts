@@ -171,6 +171,8 @@ export function startPanels(): Opening {
         if (problem !== undefined) problems.scrollIntoView({ block: 'nearest' });
       }
     }
+    // Leaving would end the work.
+    globalThis.onbeforeunload = isSaving(run) || state.isPushing ? (event) => event.preventDefault() : null;
     // Move the focus with the page.
     const works = isSaving(run);
     const focus = (id: string) => byId(id, HTMLElement).focus({ preventScroll: true });

@@ -92,7 +92,7 @@ export class Runner {
       const errors = result.report.tensors.flatMap(({ name, error }): [string, MeasuredError][] =>
         error === undefined ? [] : [[name, { error, exact: true }]],
       );
-      this.#session.learn(new Map(errors));
+      this.#session.learn(new Map(errors), seconds);
       shown.end({ kind: 'saved', name, seconds, result, saved });
       announce(`Saved ${name}`, 0);
     } catch (error) {
