@@ -56,6 +56,7 @@ const library = [
     'page-files',
     'problems',
     'scroll',
+    'strangers',
     'template',
   ].map((name) => `web/demo/shared/${name}.ts`),
   // The table of inputs and results.

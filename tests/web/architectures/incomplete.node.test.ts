@@ -36,7 +36,7 @@ it('names a file that the folder lacks, not damage', async () => {
     expect(error).toMatchObject({ code: 'INCOMPLETE', missing: 'tokenizer.json' });
     expect(explain(error)).toEqual({
       title: 'tokenizer.json is missing',
-      text: 'The weights are sound, but this size needs tokenizer.json. Drop the whole folder of the model, or choose a size that needs no tokenizer, such as int8.',
+      text: 'The weights are sound, but this type needs tokenizer.json. Drop the whole folder of the model.',
     });
     expect(obstacleOf(error)).toBe('Needs tokenizer.json.');
     // The same folder as safetensors.
@@ -49,7 +49,13 @@ it('names a file that the folder lacks, not damage', async () => {
 it('names tokens that a tokenizer lacks, and damage where there is some', () => {
   const error = thrownBy(() => incomplete('tokenizer.json', '256 of the 256 tokens are missing', 'byte tokens'));
   expect(explain(error).title).toBe('The tokenizer has no byte tokens');
-  expect(explain(error).text).toContain('“Convert although the tokenizer has no byte tokens” under More');
+  const instead = { label: 'Make int8 safetensors instead', run() {} };
+  const set: object[] = [];
+  const ways = { keep() {}, setWords: (words: object) => void set.push(words), instead: () => instead };
+  const [first, second] = explain(error, ways).choices ?? [];
+  expect([first, second?.label]).toEqual([instead, 'Convert it all the same']);
+  second?.run();
+  expect(set).toEqual([{ 'missing-bytes': 'keep' }]);
   expect(obstacleOf(error)).toBe('Needs byte tokens.');
   expect(explain(new ScalepointError('BAD_FILE', 'it ends early')).title).toBe('The file is damaged or cut off');
 });

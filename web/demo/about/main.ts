@@ -1,3 +1,5 @@
+import { startDroppingElsewhere } from '../shared/drop-elsewhere.js';
 import { startSite } from '../shared/site.js';
 
 startSite();
+startDroppingElsewhere();

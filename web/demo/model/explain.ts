@@ -1,8 +1,18 @@
 // Problems of the page: errors of the library in words that name its controls.
 import { ScalepointError } from 'scalepoint/model';
 import { problemOf, sayHint, sayProblem } from '../../src/tooling.js';
+import { isUnreadable, unreadableText } from '../shared/file-error.js';
 import { FileError } from '../shared/files.js';
-import { asSentence, explainLoading, loadingText, messageOf, type PageProblem, sentence } from '../shared/problems.js';
+import {
+  asSentence,
+  detailsOfError,
+  explainLoading,
+  loadingText,
+  messageOf,
+  type PageProblem,
+  type ProblemAction,
+  sentence,
+} from '../shared/problems.js';
 import type { ModelChoice } from './choice.js';
 import { pageWords } from './controls.js';
 
@@ -33,24 +43,37 @@ const texts: Readonly<Record<string, string>> = {
   IMPORT: 'A part of the page could not be loaded. Load the page again.',
 };
 
-/** The title and the advice for a folder of sound files that lacks one, or whose tokenizer lacks a part. */
-function explainMissing(missing: string): PageProblem {
+/** The explanation of a folder of sound files that lacks one, or whose tokenizer lacks a part. */
+function explainMissing(missing: string, ways: WaysOut | undefined): PageProblem {
+  const instead = ways?.instead();
+  const keep = { label: 'Convert it all the same', run: () => ways?.setWords({ 'missing-bytes': 'keep' }) };
   if (missing === 'byte tokens') {
     return {
       title: 'The tokenizer has no byte tokens',
-      text: 'The files are sound. For GGUF, choose “Convert although the tokenizer has no byte tokens” under More. Or choose a size that needs no tokenizer, such as int8.',
+      text: 'The files are sound. As GGUF, the model stops llama.cpp at the first character without a token. A type that needs no tokenizer has no such risk.',
+      ...(ways && { choices: [...(instead ? [instead] : []), keep] }),
     };
   }
   return {
     title: `${missing} is missing`,
-    text: `The weights are sound, but this size needs ${missing}. Drop the whole folder of the model, or choose a size that needs no tokenizer, such as int8.`,
+    text: `The weights are sound, but this type needs ${missing}. Drop the whole folder of the model.`,
+    ...(instead && { action: instead }),
   };
 }
 
-/** The reason for the card of a preset that is not available, in a few words. The problem below says the rest. */
+/** The file beside a model that an error is about: those of folders begin with its name. */
+function fileAtFault(error: unknown): string | undefined {
+  const { code = '', statement = '' } = error instanceof ScalepointError ? error : {};
+  return code === 'BAD_FILE' || code === 'UNKNOWN_FORMAT' ? /^([\w-]+\.\w+): /.exec(statement)?.[1] : undefined;
+}
+
+/** The reason for the card of a preset that is not available, in a few words. The problem above says the rest. */
 export function obstacleOf(error: unknown): string {
-  const missing = error instanceof ScalepointError ? error.missing : undefined;
-  return missing === undefined ? sentence(inPageWords(error)) : `Needs ${missing}.`;
+  const { missing, code = '' } = error instanceof ScalepointError ? error : {};
+  if (missing !== undefined) return `Needs ${missing}.`;
+  const file = fileAtFault(error);
+  if (file !== undefined) return `${file} does not fit.`;
+  return Object.hasOwn(titles, code) ? `${titles[code]}.` : sentence(inPageWords(error));
 }
 
 /** True for a write error because the disk, or the quota of this page, is full. */
@@ -78,6 +101,8 @@ interface WaysOut {
   keep(name: string): void;
   /** Sets options. */
   setWords(words: ModelChoice['words']): void;
+  /** The button for a type of the model's own format, if a conversion to another one fails. */
+  instead(): ProblemAction | undefined;
 }
 
 /** The button for an error about one tensor. */
@@ -152,6 +177,7 @@ export function explainHub(error: unknown, open: (name: string) => void): PagePr
 export function explain(error: unknown, ways?: WaysOut): PageProblem {
   if (loadingText(error) !== undefined) return explainLoading(error);
   if (error instanceof FileError) return { title: 'That cannot be opened here', text: error.message };
+  if (isUnreadable(error)) return { title: 'The file cannot be read', text: unreadableText };
   if (error instanceof Error && isFull(error)) {
     return {
       title: 'There is no room for the result',
@@ -159,10 +185,16 @@ export function explain(error: unknown, ways?: WaysOut): PageProblem {
     };
   }
   const { code, byteOffset, missing } = error instanceof ScalepointError ? error : {};
-  if (missing !== undefined) return explainMissing(missing);
+  if (missing !== undefined) return explainMissing(missing, ways);
+  const file = fileAtFault(error);
+  if (file !== undefined) {
+    const instead = ways?.instead();
+    const text = `${sentence(inPageWords(error))} The weights are sound. Drop the whole folder of the model, with the ${file} that came with it.`;
+    return { title: `${file} does not fit the model`, text, ...(instead && { action: instead }) };
+  }
   const place = byteOffset === undefined ? '' : ` (byte ${byteOffset})`;
   const words = sentence(`${inPageWords(error).replace(/\.$/, '')}${place}`);
   const own = `${words} ${advice[code ?? ''] ?? ''}`.trim();
   const text = texts[code ?? ''] ?? own;
-  return { title: titles[code ?? ''] ?? 'That does not work', text, ...wayOut(error, ways) };
+  return { title: titles[code ?? ''] ?? 'That does not work', text, ...detailsOfError(error), ...wayOut(error, ways) };
 }

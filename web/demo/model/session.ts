@@ -1,34 +1,28 @@
 // The open model: reads it, plans it anew after each choice, and keeps its state.
-import type { ModelPlan, PlanOptions } from 'scalepoint/model';
+import { type ModelFormat, type ModelPlan, type PlanOptions, presetTarget } from 'scalepoint/model';
 import { outputsKind, type Preset, presets } from '../../src/tooling.js';
 import { callWorker } from '../shared/calls.js';
-import {
-  FileError,
-  headOf,
-  looksLikeText,
-  type ModelFile,
-  mainFile,
-  modelExtensions,
-  openModelFiles,
-  strangerOf,
-} from '../shared/files.js';
+import { type ModelFile, mainFile } from '../shared/files.js';
+import { formatMany } from '../shared/format.js';
 import { announce } from '../shared/live.js';
 import { inputOf } from '../shared/page-files.js';
-import { failureText, type PageProblem, sentence } from '../shared/problems.js';
+import { failureText, type PageProblem, type ProblemAction, sentence } from '../shared/problems.js';
 import { recall, remember } from '../shared/remember.js';
 import { showCore } from '../shared/site.js';
 import type { Store } from '../shared/store.js';
-import { visit } from '../shared/visit.js';
 import { pageAddress } from './address.js';
 import {
   choiceOf,
+  formatFor,
   formatIn,
   hashOf,
+  infoOf,
   type ModelChoice,
   presetFormat,
   usualFormat,
   withPreset,
   withSize,
+  withTarget,
 } from './choice.js';
 import { explain, explainHub, isAboutCodes } from './explain.js';
 import { withFolders } from './folders.js';
@@ -36,13 +30,12 @@ import { openHubModel } from './hub.js';
 import { planKind } from './kinds.js';
 import { firstLook, kindLabel, type Look } from './look.js';
 import { errorsKey, Measurer } from './measure.js';
-import { openEach } from './several.js';
+import { isModel, openAll, type Thing } from './several.js';
 import { type OpenedModel, Shown, type View } from './shown.js';
 import { Sizer } from './sizer.js';
 import { countNumbers, totalBytes } from './sizes.js';
 import { type State, tensorsOf } from './state.js';
 import type { LookCalls } from './worker.js';
-import { savingWorkers } from './workers.js';
 
 /** A model that was opened, with its facts and measurements. */
 interface MeasuredModel extends OpenedModel {
@@ -89,7 +82,8 @@ export class ModelSession {
     this.#store.set({ opening: undefined });
     if ('title' in found) {
       if (this.shown.isFree(wish, again)) this.#store.set({ problem: found });
-    } else if (this.shown.open(found, wish, again) && 'length' in found) announce(`${found.length} models are open`, 0);
+    } else if (this.shown.open(found, wish, again) && 'length' in found)
+      announce(`${formatMany(found.filter(isModel).length, 'model')} are open`, 0);
   }
 
   /** Opens a model of the hub. After a failure the previous model stays open. */
@@ -118,16 +112,12 @@ export class ModelSession {
     void this.#update(view, false);
   }
 
-  /** Reads the headers of files: one model, several, or the reason why they are neither. */
-  async #read(files: readonly File[]): Promise<MeasuredModel | readonly ModelFile[] | PageProblem> {
-    try {
-      const found = await openModelFiles(files);
-      return found === undefined ? await whyNot(files) : await this.#opened(await withFolders(found));
-    } catch (error) {
-      const several = error instanceof FileError ? await openEach(files) : undefined;
-      if (several === undefined) throw error;
-      return several;
-    }
+  /** Reads the headers of files: one model, several things, or the reason why nothing can be opened. */
+  async #read(files: readonly File[]): Promise<MeasuredModel | readonly Thing[] | PageProblem> {
+    const things = await openAll(files);
+    const [only] = things;
+    if (only === undefined || things.length > 1) return things;
+    return isModel(only) ? this.#opened(await withFolders(only)) : only.problem;
   }
 
   async #opened(model: ModelFile): Promise<MeasuredModel> {
@@ -226,6 +216,18 @@ export class ModelSession {
     if (choice !== undefined) this.choose({ ...choice, words: { ...choice.words, ...words } });
   }
 
+  /** The button for the usual type of the model's own format, if the choice is a conversion. */
+  instead(): ProblemAction | undefined {
+    const { opened } = this.shown;
+    if (opened === undefined) return undefined;
+    const { model, choice } = opened;
+    const { format } = model;
+    if (formatFor(model, choice.to) === format) return undefined;
+    const to = presetTarget(format, 'balanced');
+    const run = () => void this.choose(withTarget(format, choice, to));
+    return { label: `Make ${to} ${infoOf(infoOf(format).result as ModelFormat).label} instead`, run };
+  }
+
   /** Plans a choice, and shows the plan. */
   async #plan({ opened: { measurer, sizer }, choice, set }: View<MeasuredModel>): Promise<ModelPlan> {
     const plan = await measurer.plan(choice);
@@ -255,13 +257,13 @@ export class ModelSession {
       }
       await this.#offers(view, true);
       await measurer.time(choice, plan, signal).catch(() => {});
-      set({ expectedSeconds: expectedSeconds(measurer, plan) });
+      set({ expectedSeconds: measurer.seconds(choice, plan) });
       if (signal.aborted) return;
       // Measure everything where that is quick.
       if (plan.totals.quantized + plan.totals.cast > 0 && measurer.canBeExact(choice)) {
         set({ measuring: 'all' });
         const { errors } = await measurer.measure(choice, Number.POSITIVE_INFINITY, signal);
-        set({ errors, expectedSeconds: expectedSeconds(measurer, plan) });
+        set({ errors, expectedSeconds: measurer.seconds(choice, plan) });
         await this.#offers(view);
       }
       if (sizer.isQuick && !signal.aborted) await sizer.measure(choice).catch(() => {});
@@ -305,11 +307,16 @@ export class ModelSession {
     await this.#plan(view);
   }
 
-  /** Stores the errors of a result of the model and the choice on show. */
-  learn(errors: State['errors']): void {
+  /** Stores the errors of a result of the model and the choice on show, and how long saving it took. */
+  learn(errors: State['errors'], seconds: number): void {
     const view = this.shown.renew();
     if (view === undefined) return;
     const { opened, choice, set, signal } = view;
+    const { plan } = this.#store.get();
+    if (plan !== undefined) {
+      opened.measurer.saved(choice, plan, seconds);
+      set({ expectedSeconds: opened.measurer.seconds(choice, plan) });
+    }
     set({ errors: opened.measurer.learn(choice, errors, true).errors });
     // Saving has ended: measure the rest.
     void this.#offers(view, true).finally(() => {
@@ -418,27 +425,4 @@ function rememberChoice(model: ModelFile, choice: ModelChoice): void {
 function sizedFor(model: ModelFile): string | undefined {
   const [key, sized] = [sizeKey(model), recall('model-size')];
   return sized.startsWith(key) ? sized.slice(key.length) : undefined;
-}
-
-/** Estimated seconds of saving, if workers are as fast as the one that measured. */
-function expectedSeconds({ rate }: Measurer, { tensors }: ModelPlan): number | undefined {
-  const sizes = tensors.map(({ shape, kept }) => (kept === undefined ? countNumbers(shape) : 0));
-  return rate === undefined ? undefined : sizes.reduce((a, b) => a + b, 0) / rate / savingWorkers;
-}
-
-/** Explains why files are not a model, and what else can be done with them. */
-async function whyNot(files: readonly File[]): Promise<PageProblem> {
-  const title = 'That cannot be opened here';
-  const file = mainFile(files);
-  const supported = `This page reads ${modelExtensions()}.`;
-  if (file.size === 0) return { title, text: `${file.name} is empty. ${supported}` };
-  const head = await headOf(file);
-  const stranger = strangerOf(head);
-  if (stranger !== undefined) return { title, text: `${file.name} is ${stranger}. ${supported}` };
-  if (!looksLikeText(head)) return { title, text: `${file.name} is not a model that this page knows. ${supported}` };
-  return {
-    title,
-    text: `${file.name} is not a model. ${supported} If it holds numbers, “Your numbers” reads them.`,
-    action: { label: 'Open in Your numbers', run: () => void visit('numbers/', files) },
-  };
 }

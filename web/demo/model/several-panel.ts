@@ -22,7 +22,7 @@ import { chooseFolder, newFile, newFilePlace, writesFolders } from './folders.js
 import { cancelled, saveTo } from './run.js';
 import { choosePlace } from './save.js';
 import type { ModelSession } from './session.js';
-import { planOf, type SeveralRow, totalOf } from './several.js';
+import { isModel, planOf, type SeveralRow, type Thing, totalOf } from './several.js';
 import { totalBytes } from './sizes.js';
 import { presetTitles } from './wording.js';
 
@@ -60,7 +60,10 @@ export class SeveralPanel {
   readonly #session: ModelSession;
   readonly #redraw: () => void;
   readonly #comparison: ComparePanel;
+  #things: readonly Thing[] = [];
+  /** The models among them. */
   #models: readonly ModelFile[] = [];
+  /** A row for each thing, in the same order. */
   #rows: readonly SeveralRow[] = [];
   /** A preset, or a type that all of the models have. */
   #target = 'balanced';
@@ -96,13 +99,16 @@ export class SeveralPanel {
 
   async #plan(): Promise<void> {
     const request = ++this.#request;
-    for (const [i, model] of this.#models.entries()) {
+    for (const [i, model] of this.#things.entries()) {
+      if (!isModel(model)) continue;
       const planned = await planOf(model, this.#targetFor(model)).catch((error: unknown) =>
         asSentence(inPageWords(error)),
       );
       if (request !== this.#request) return;
-      if (typeof planned === 'string') this.#set(i, { after: undefined, state: planned });
-      else this.#set(i, { after: planned, state: this.#nameFor(model) });
+      if (planned === undefined)
+        this.#set(i, { after: this.#rows[i]?.before, isSame: true, state: 'Nothing to convert: stays as it is.' });
+      else if (typeof planned === 'string') this.#set(i, { after: undefined, isSame: false, state: planned });
+      else this.#set(i, { after: planned, isSame: false, state: this.#nameFor(model) });
     }
   }
 
@@ -124,8 +130,11 @@ export class SeveralPanel {
     this.#redraw();
     const { signal } = controller;
     let saved = 0;
-    for (const [i, model] of this.#models.entries()) {
+    const wanted = this.#things.filter((thing, i) => isModel(thing) && !this.#rows[i]?.isSame).length;
+    for (const [i, model] of this.#things.entries()) {
       if (signal.aborted) break;
+      // A file that would not change gets no name of another type.
+      if (!isModel(model) || this.#rows[i]?.isSame) continue;
       this.#set(i, { state: 'Starting…' });
       const onProgress = ({ bytesDone, bytesTotal }: Progress) =>
         this.#set(i, { state: `${Math.floor((bytesDone / Math.max(1, bytesTotal)) * 100)}\u00a0%` });
@@ -140,40 +149,53 @@ export class SeveralPanel {
       }
     }
     this.#controller = undefined;
-    this.#status = `${saved} of ${formatMany(this.#models.length, 'model')} saved.`;
+    this.#status = `${saved} of ${formatMany(wanted, 'model')} saved.`;
     announce(this.#status, 0);
     shown.end({ kind: 'none' });
   }
 
-  view(models: readonly ModelFile[]): TemplateResult {
-    if (models !== this.#models) {
-      this.#models = models;
+  view(things: readonly Thing[]): TemplateResult {
+    if (things !== this.#things) {
+      this.#things = things;
+      this.#models = things.filter(isModel);
       this.#target = 'balanced';
       this.#status = '';
-      this.#rows = models.map(({ files }) => {
-        return { before: totalBytes(files), after: undefined, state: '' };
-      });
+      this.#rows = things.map((thing) =>
+        isModel(thing)
+          ? { before: totalBytes(thing.files), after: undefined, isSame: false, state: '' }
+          : { before: 0, after: 0, isSame: false, state: thing.problem.text },
+      );
       void this.#plan();
     }
+    const models = this.#models;
     const works = this.#controller !== undefined;
     const { before, after } = totalOf(this.#rows);
     const option = (value: string, label: string) =>
       html`<option value=${value} .selected=${live(value === this.#target)}>${label}</option>`;
     const cancel = () => this.#controller?.abort(cancelled());
-    const row = ({ name, files }: ModelFile, i: number) => {
-      const { before, after, state } = this.#rows[i] ?? { before: 0, after: undefined, state: '' };
-      const open = () => void this.#session.open(files as readonly File[]);
+    const row = (thing: Thing, i: number) => {
+      const { before = 0, after, state = '' } = this.#rows[i] ?? {};
+      if (!isModel(thing)) {
+        return html`<tr class="several-lost"><th scope="row"><span class="name"><bdi>${breakable(thing.name)}</bdi></span></th><td colspan="3">${state}</td></tr>`;
+      }
+      const open = () => void this.#session.open(thing.files as readonly File[]);
       return html`<tr
-        ><th scope="row"><button type="button" class="link name" ?disabled=${works} @click=${open}><bdi>${breakable(name)}</bdi></button></th
+        ><th scope="row"><button type="button" class="link name" ?disabled=${works} @click=${open}><bdi>${breakable(nameInFolder(thing))}</bdi></button></th
         ><td class="number">${formatBytes(before)}</td><td class="number">${after === undefined ? '' : formatBytes(after)}</td><td>${state}</td></tr>`;
     };
+    const lost = things.length - models.length;
+    const all = formatMany(models.length, 'model') + (lost === 0 ? '' : ` of ${things.length}`);
+    const title = models.length === 0 ? `None of these ${things.length} can be opened` : all;
     return html`
       <div class="file-head">
-        <h1 id="several-title" tabindex="-1">${formatMany(models.length, 'model')}</h1>
+        <div class="file-name">
+          <h1 id="several-title" tabindex="-1">${title}</h1>
+          <p class="hint" id="several-lost" ?hidden=${lost === 0}>${lost === 1 ? 'One was not opened. The reason stands beside it.' : `${lost} were not opened. The reason stands beside each.`}</p>
+        </div>
         <div class="row"><button type="button" id="several-close" ?disabled=${works} @click=${() => this.#session.close()}>Close</button></div>
       </div>
-      <div class="several-do">
-        <label class="field">All of them become <select id="several-target" ?disabled=${works} @change=${({ target }: Event) => this.#choose((target as HTMLSelectElement).value)}>${[
+      <div class="several-do" ?hidden=${models.length === 0}>
+        <label class="field">${models.length === 1 ? 'It becomes' : 'All of them become'} <select id="several-target" ?disabled=${works} @change=${({ target }: Event) => this.#choose((target as HTMLSelectElement).value)}>${[
           ...presets.map((preset) => option(preset, presetTitles[preset])),
           ...commonTargets(models).map((target) => option(target.name, targetLabel(target))),
         ]}</select></label>
@@ -186,7 +208,7 @@ export class SeveralPanel {
       <div class="scroll" data-name="Models" ${scrollBox()}>
         <table class="several-table">
           <thead><tr><th scope="col">Model</th><th scope="col" class="number">Before</th><th scope="col" class="number">After</th><th scope="col">Result</th></tr></thead>
-          <tbody id="several-rows">${models.map(row)}</tbody>
+          <tbody id="several-rows">${things.map(row)}</tbody>
         </table>
       </div>
       ${this.#comparison.view(models)}`;

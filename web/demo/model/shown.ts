@@ -6,6 +6,7 @@ import type { Store } from '../shared/store.js';
 import type { Address, Step } from './address.js';
 import { choiceOf, formatIn, hashOf, type ModelChoice, settingsIn, usualFormat } from './choice.js';
 import { linkOf } from './hub-link.js';
+import { isModel, type Thing } from './several.js';
 import type { SizeCurve } from './sizes.js';
 import { initialState, isSaving, type State } from './state.js';
 
@@ -45,9 +46,9 @@ export interface View<Opened> {
 }
 
 /** Something to show: a model, or a list of several. */
-type Place<Opened> = Opened | readonly ModelFile[];
+type Place<Opened> = Opened | readonly Thing[];
 
-const isList = <Opened extends OpenedModel>(place: Place<Opened> | undefined): place is readonly ModelFile[] =>
+const isList = <Opened extends OpenedModel>(place: Place<Opened> | undefined): place is readonly Thing[] =>
   Array.isArray(place);
 
 /** Changes of the choice within this time make one step of the history. */
@@ -231,7 +232,8 @@ export class Shown<Opened extends OpenedModel> {
   isFree(wish: string, again: () => void): boolean {
     const { run, isPushing, model, several } = this.#store.get();
     if (!isSaving(run) && !isPushing) return true;
-    const saved = several === undefined ? `${model?.name} is` : `${formatMany(several.length, 'model')} are`;
+    const saved =
+      several === undefined ? `${model?.name} is` : `${formatMany(several.filter(isModel).length, 'model')} are`;
     const action = {
       label: `Cancel it and ${wish}`,
       run: () => {

@@ -7,6 +7,7 @@ import type { PageProblem } from '../shared/problems.js';
 import type { Fit, ModelChoice } from './choice.js';
 import type { Look } from './look.js';
 import type { SavedFiles } from './save.js';
+import type { Thing } from './several.js';
 import { countNumbers, type SizeCurve } from './sizes.js';
 
 /** The error of a tensor. */
@@ -69,8 +70,8 @@ export interface State {
   /** The ways to compare the outputs of the model; undefined if that was not found. */
   readonly outputs: OutputsKind | undefined;
   readonly choice: ModelChoice | undefined;
-  /** Several models that were dropped together. */
-  readonly several: readonly ModelFile[] | undefined;
+  /** Several things that were dropped together. */
+  readonly several: readonly Thing[] | undefined;
   readonly plan: ModelPlan | undefined;
   /** The errors of the choice as far as they are known. Those of kept tensors stay, so that keeping one loses nothing. */
   readonly errors: Errors;

@@ -1,9 +1,10 @@
 // Control *Let data decide*: an importance matrix, or moments for GPTQ, from a file or made here.
 import { callWorker, isEnded } from '../shared/calls.js';
-import { headOf, type ModelFile } from '../shared/files.js';
+import type { ModelFile } from '../shared/files.js';
 import { formatBytes } from '../shared/format.js';
 import { announce } from '../shared/live.js';
 import { sentence } from '../shared/problems.js';
+import { headOf } from '../shared/strangers.js';
 import { html, type TemplateResult } from '../shared/template.js';
 import { type ChosenStatistics, formatFor, takesStatistics } from './choice.js';
 import { inPageWords } from './explain.js';

@@ -1,16 +1,8 @@
 import { type BlockType, blockTypes, type Scalepoint } from 'scalepoint';
 import { type ModelTensor, readTensor, type Tensor } from 'scalepoint/model';
-import {
-  FileError,
-  headOf,
-  looksLikeText,
-  type ModelFile,
-  mainFile,
-  modelExtensions,
-  openModelFiles,
-  strangerOf,
-} from '../shared/files.js';
+import { FileError, type ModelFile, mainFile, modelExtensions, openModelFiles } from '../shared/files.js';
 import { formatBytes, formatMany } from '../shared/format.js';
+import { headOf, looksLikeText, strangerOf } from '../shared/strangers.js';
 import { type DataSet, textData } from './data.js';
 import { readText } from './numbers.js';
 

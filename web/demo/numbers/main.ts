@@ -113,13 +113,15 @@ const sources = new Sources(client, {
 async function start(): Promise<void> {
   draw();
   startSite();
+  // What is dropped now waits for the worker.
+  sources.start();
   try {
     showCore(await client.call('facts', undefined));
   } catch (error) {
     waits = '';
     return events.set({ problem: explainLoading(error) });
   }
-  if (state.settings.data === 'own') {
+  if (state.settings.data === 'own' && state.held === undefined) {
     // A link may ask for the visitor's own data before there are any.
     state.settings = { ...state.settings, data: 'generated' };
     showProblem('file', {
@@ -127,7 +129,6 @@ async function start(): Promise<void> {
       text: 'A link carries settings, never data. The settings are shown with generated numbers. Choose a file or paste numbers to use them on yours.',
     });
   }
-  sources.start();
   loop.schedule();
 }
 

@@ -1,6 +1,7 @@
 import { WorkerError } from '../shared/calls.js';
 import { choiceView, filesView } from '../shared/controls.js';
 import { startDropping } from '../shared/drop.js';
+import { FileError, isUnreadable, UnreadFile, unreadableText } from '../shared/file-error.js';
 import { formatBytes, formatMany, formatShape } from '../shared/format.js';
 import { takeFiles } from '../shared/handover.js';
 import { asSentence, messageOf, type PageProblem } from '../shared/problems.js';
@@ -151,7 +152,11 @@ export class Sources {
 
   async #open(files: readonly File[]): Promise<void> {
     const names = files.map(({ name }) => name).join(', ');
-    const call = () => this.#client.call('files', files);
+    const call = async () => {
+      const lost = files.find((file) => file instanceof UnreadFile);
+      if (lost !== undefined) throw new FileError(`${lost.name}: ${lost.why}`);
+      return this.#client.call('files', files);
+    };
     await this.#attempt(names, call, (opened) => {
       this.#source = 'file';
       this.#filter = '';
@@ -277,6 +282,7 @@ function explainFile(error: unknown, what: string): PageProblem {
   // The worker has its own class of file errors, and sends their name.
   if (error instanceof Error && error.name === 'FileError')
     return { title: 'That cannot be read here', text: error.message };
+  if (isUnreadable(error)) return { title: `Could not read ${what}`, text: unreadableText };
   if (error instanceof TypeError && /fetch/i.test(error.message)) {
     return { title: `Could not load ${what}`, text: 'The connection failed. Try again, or drop a file of your own.' };
   }

@@ -2,6 +2,7 @@ import { callWorker, isEnded } from '../shared/calls.js';
 import { copy } from '../shared/copy.js';
 import { onFrame } from '../shared/dom.js';
 import { startDropping } from '../shared/drop.js';
+import { FileError, isUnreadable, UnreadFile, unreadableText } from '../shared/file-error.js';
 import { announce } from '../shared/live.js';
 import { failureText } from '../shared/problems.js';
 import { showCore, startSite } from '../shared/site.js';
@@ -48,14 +49,14 @@ function hear(step: SearchStep): void {
 
 function fail(error: unknown): void {
   if (isEnded(error)) return;
-  state.problem = failureText(error);
+  state.problem = isUnreadable(error) ? unreadableText : failureText(error);
   worker.end();
   redraw();
 }
 
-/** Opens a file, or makes vectors. */
-function open(file?: File): void {
-  Object.assign(state, { data: undefined, doing: undefined, problem: undefined });
+/** Opens a file, or makes vectors. @param left count of other files that came with it */
+function open(file?: File, left = 0): void {
+  Object.assign(state, { data: undefined, doing: undefined, problem: undefined, left });
   Object.assign(state, { lastFigures: undefined, lastPicture: undefined });
   state.figures.clear();
   state.pictures.clear();
@@ -89,6 +90,11 @@ const events: SearchEvents = {
 };
 
 startSite();
-startDropping(([first]) => first !== undefined && open(first));
+startDropping((files) => {
+  const lost = files.find((file) => file instanceof UnreadFile);
+  const file = files.find(({ name }) => /\.(npy|safetensors|jsonl?|ndjson)$/i.test(name)) ?? files[0];
+  if (lost !== undefined) fail(new FileError(`${lost.name}: ${lost.why}`));
+  else if (file !== undefined) open(file, files.length - 1);
+});
 addEventListener('hashchange', () => change(readLink(location.hash)));
 open();

@@ -1,11 +1,15 @@
 import { FileError } from '../shared/file-error.js';
 import { formatMany } from '../shared/format.js';
+import { headOf, isPointer, pointerText, strangerOf } from '../shared/strangers.js';
 import type { VectorSet } from './made.js';
 
 /** Most numbers that are read: a quarter of a gigabyte. */
 const mostNumbers = 1 << 26;
 /** Fewest vectors for a recall that means something. */
 const fewest = 50;
+
+const supported =
+  'This page reads a matrix in .npy or .safetensors, and lines of JSON with a vector each. Drop such a file.';
 
 /** Members of objects in JSON lines that hold a vector. */
 const members = ['embedding', 'vector', 'values', 'data'];
@@ -93,8 +97,15 @@ export async function readVectors(
   file: File,
   done: (share: number) => void,
 ): Promise<VectorSet & { readonly left: number }> {
-  const head = new TextDecoder().decode(await file.slice(0, 64).arrayBuffer()).trimStart();
-  const found = /^[[{]/.test(head) ? await readLines(file, done) : await readMatrix(file);
+  if (await isPointer(file)) throw new FileError(pointerText(file.name));
+  const head = await headOf(file);
+  const stranger = strangerOf(head);
+  if (stranger !== undefined) throw new FileError(`${file.name} is ${stranger}. ${supported}`);
+  const isJson = /^\s*[[{]/.test(new TextDecoder().decode(head.subarray(0, 64)));
+  const found = await (isJson ? readLines(file, done) : readMatrix(file)).catch((error: unknown) => {
+    const isUnknown = error instanceof Error && (error as { code?: unknown }).code === 'UNKNOWN_FORMAT';
+    throw isUnknown ? new FileError(`${file.name} holds no vectors. ${supported}`) : error;
+  });
   if (found.count < fewest || found.dimension < 2) {
     throw new FileError(
       `${found.name} has ${formatMany(found.count, 'vector')} of ${formatMany(found.dimension, 'number')}. This page needs ${fewest} of 2 at least.`,

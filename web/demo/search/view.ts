@@ -24,6 +24,8 @@ export interface State {
   /** Words and share of what the page waits for. */
   doing?: { readonly words: string; readonly share: number } | undefined;
   problem?: string | undefined;
+  /** Count of other files that were dropped with the one that is searched. */
+  left?: number;
   readonly figures: Map<FiguresKey, Figures>;
   readonly pictures: Map<PictureKey, Picture>;
   /** Results on show, until those of new settings arrive. */
@@ -174,10 +176,11 @@ function recallsView(state: State): TemplateResult {
 }
 
 /** The vectors that are searched, if they are the visitor's. */
-function ownText({ data }: State): string {
+function ownText({ data, left = 0 }: State): string {
   if (data === undefined || data.made) return '';
   const rest = data.left > 0 ? ` ${formatMany(data.left, 'vector')} more were left out.` : '';
-  return `${data.name}: ${dataText(data)}${rest} `;
+  const others = left > 0 ? ` One file at a time is searched: ${formatMany(left, 'other')} was left out.` : '';
+  return `${data.name}: ${dataText(data)}${rest}${others} `;
 }
 
 /** The page above its notes. */

@@ -1,4 +1,5 @@
 import { byId } from './dom.js';
+import { isUnreadable, UnreadFile, unreadableText } from './file-error.js';
 
 /** Time without a dragover event after which a drag has ended. During a drag the events come every 50 to 350 milliseconds. */
 const silenceMilliseconds = 600;
@@ -36,13 +37,28 @@ export function startDropping(
   if (isFirst) listen();
 }
 
-/** The dropped files; for a folder, those of its model. Call it while the event is handled. */
+/** The files of a dropped entry: itself, or those of the model in a folder. One that cannot be read has its reason. */
+async function filesIn(entry: FileSystemEntry): Promise<readonly File[]> {
+  try {
+    if (entry.isFile)
+      return [await new Promise<File>((resolve, reject) => (entry as FileSystemFileEntry).file(resolve, reject))];
+    // Only the formats know the files of a model. Pages that do not open models load them here.
+    const { modelFilesIn } = await import('./folder.js');
+    const found = await modelFilesIn(entry as FileSystemDirectoryEntry);
+    return found.length > 0
+      ? found
+      : [new UnreadFile(entry.name, `The folder ${entry.name} holds no file of a model.`)];
+  } catch (error) {
+    const lost = 'A part of this page could not be loaded. Check the connection, and drop it again.';
+    return [new UnreadFile(entry.name, isUnreadable(error) ? unreadableText : lost)];
+  }
+}
+
+/** The dropped files; for folders, those of their models. Call it while the event is handled. */
 function filesOf(data: DataTransfer): readonly File[] | Promise<readonly File[]> {
   const entries = [...data.items].flatMap((item) => item.webkitGetAsEntry?.() ?? []);
-  const folder = entries.find((entry) => entry.isDirectory);
-  if (folder === undefined || entries.length > 1) return [...data.files];
-  // Only the formats know the files of a model. Pages that do not open models load them here.
-  return import('./folder.js').then(({ modelFilesIn }) => modelFilesIn(folder as FileSystemDirectoryEntry));
+  if (!entries.some((entry) => entry.isDirectory)) return [...data.files];
+  return Promise.all(entries.map(filesIn)).then((found) => found.flat());
 }
 
 /** Passes the files or the text of an event on. */

@@ -2,6 +2,7 @@ import { inspectModel, type ModelFormat, type ModelTensor, modelFormats, Scalepo
 import { isFileBeside, problemOf } from '../../src/tooling.js';
 import { FileError } from './file-error.js';
 import { inputOf, type PageFile } from './page-files.js';
+import { headOf, isPointer, pointerText, strangerOf } from './strangers.js';
 
 export { FileError };
 
@@ -33,26 +34,11 @@ export function modelExtensions(): string {
   return `${all.slice(0, -1).join(', ')} and ${all.at(-1)}`;
 }
 
-/** First bytes of common files that hold numbers in a way that is not read here. */
-const strangers: readonly { readonly magic: readonly number[]; readonly what: string }[] = [
-  { magic: [0x50, 0x4b, 0x03, 0x04], what: 'a zip archive (.npz files are such; unpack it first)' },
-  { magic: [0x89, 0x48, 0x44, 0x46], what: 'an HDF5 file' },
-  { magic: [0x89, 0x50, 0x4e, 0x47], what: 'a PNG picture' },
-  { magic: [0xff, 0xd8, 0xff], what: 'a JPEG picture' },
-  { magic: [0x25, 0x50, 0x44, 0x46], what: 'a PDF document' },
-  { magic: [0x1f, 0x8b], what: 'a gzip archive (unpack it first)' },
-];
-
-/** Description of a file that begins like a format that is not read here. */
-export function strangerOf(head: Uint8Array): string | undefined {
-  return strangers.find(({ magic }) => magic.every((byte, i) => head[i] === byte))?.what;
-}
-
 /** An extension of models that programs of all kinds use for other data. */
 const anyData = '.bin';
 
 /** The format that the name of a file claims. */
-function claimOf(name: string): ModelFormat | undefined {
+export function claimOf(name: string): ModelFormat | undefined {
   const ends = (extension: string) => extension !== anyData && name.toLowerCase().endsWith(extension);
   return modelFormats().find(({ extensions }) => extensions.some(ends))?.name;
 }
@@ -60,9 +46,7 @@ function claimOf(name: string): ModelFormat | undefined {
 /** True if the name of a file says that it is a model. */
 const claims = (name: string) => claimOf(name) !== undefined;
 
-export { claims as isModelName };
-
-const isIndex = ({ name }: File) => /\.index\.json$/i.test(name);
+export const isIndex = ({ name }: File) => /\.index\.json$/i.test(name);
 
 /** The file that gives a model its name: the index of shards, or the first file with the extension of a model. */
 export function mainFile(files: readonly File[]): File {
@@ -70,7 +54,7 @@ export function mainFile(files: readonly File[]): File {
 }
 
 /** True for a file that describes a model, such as its config.json. */
-const isBeside = ({ name, webkitRelativePath }: File) => isFileBeside(name, webkitRelativePath);
+export const isBeside = ({ name, webkitRelativePath }: File) => isFileBeside(name, webkitRelativePath);
 
 /**
  * The files of a model among files that were dropped together. Leaves out pictures and the like. Any file may hold data of an ONNX model.
@@ -102,6 +86,7 @@ export async function describeModel(name: string, files: readonly PageFile[]): P
 export async function openModelFiles(dropped: readonly File[]): Promise<ModelFile | undefined> {
   const files = filesOfModel(dropped);
   const main = mainFile(files);
+  for (const file of files) if (await isPointer(file)) throw new FileError(pointerText(file.name));
   try {
     return await describeModel(main.name, files);
   } catch (error) {
@@ -122,14 +107,4 @@ export async function openModelFiles(dropped: readonly File[]): Promise<ModelFil
     }
     return undefined;
   }
-}
-
-/** The first bytes of a file. */
-export async function headOf(file: File): Promise<Uint8Array> {
-  return new Uint8Array(await file.slice(0, 4096).arrayBuffer());
-}
-
-/** True if a file starts like text: no control bytes except tab, line feed and carriage return. */
-export function looksLikeText(head: Uint8Array): boolean {
-  return head.length > 0 && head.every((byte) => byte >= 0x20 || byte === 9 || byte === 10 || byte === 13);
 }

@@ -1,8 +1,12 @@
 // The page for model files: files that are dropped together, and the figures of a tensor.
-import { readFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 import type { Page } from 'playwright';
-import { expect, it } from 'vitest';
+import { afterAll, expect, it } from 'vitest';
 import { quantizeModel } from '../../../../web/src/model.js';
+import { safetensors } from '../../support/models.js';
+import { decoderConfig, decoderWeights, plainTokenizer } from '../../support/tiny-huggingface.js';
 import { tinyLlama } from '../../support/tiny-llama.js';
 import { sample, startSite } from '../site.js';
 
@@ -14,14 +18,152 @@ const digits = () => fileOf('digits.safetensors', readFileSync(sample));
 /** The start of a PNG picture. */
 const picture = Uint8Array.of(0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a);
 
-it('asks for one model if files of two formats are dropped together', async () => {
+/** Drops files and folders of the disk on the page, as a visitor does. */
+async function dropPaths(...files: string[]): Promise<void> {
+  const session = await page.context().newCDPSession(page);
+  const data = { items: [], files, dragOperationsMask: 1 };
+  for (const type of ['dragEnter', 'dragOver', 'drop'] as const) {
+    await session.send('Input.dispatchDragEvent', { type, x: 200, y: 200, data });
+  }
+}
+
+const place = mkdtempSync(join(tmpdir(), 'scalepoint-dropped-'));
+afterAll(() => rmSync(place, { recursive: true, force: true }));
+
+/** Writes a file of the disk. Returns its path. */
+function put(name: string, content: Uint8Array | string): string {
+  const path = join(place, name);
+  mkdirSync(dirname(path), { recursive: true });
+  writeFileSync(path, content);
+  return path;
+}
+
+/** A folder of a language model, with more files or others. */
+function folder(name: string, files: Readonly<Record<string, string>> = {}): string {
+  const tensors = [...decoderWeights()].map(([name, { shape, values }]) => [
+    name,
+    { dtype: 'F32', shape, data: values },
+  ]);
+  put(`${name}/model.safetensors`, safetensors(Object.fromEntries(tensors)));
+  const all = {
+    'config.json': JSON.stringify(decoderConfig('LlamaForCausalLM')),
+    'tokenizer.json': JSON.stringify(plainTokenizer()),
+    ...files,
+  };
+  for (const [file, text] of Object.entries(all)) put(`${name}/${file}`, text);
+  return join(place, name);
+}
+
+/** The rows of the list: name and result, or why there is none. */
+const rows = () =>
+  page.$$eval('#several-rows tr', (all) =>
+    all.map((row) => [row.querySelector('th')?.textContent?.trim(), row.querySelector('td:last-child')?.textContent]),
+  );
+const pointer = `version https://git-lfs.github.com/spec/v1\noid sha256:${'0'.repeat(64)}\nsize 123456\n`;
+
+it('lists everything that is dropped together: models, folders, and why others are not opened', async () => {
   page = await site.open('model/');
-  const gguf = tinyLlama();
-  await drop(fileOf('tiny.onnx', Uint8Array.of(8, 8)), fileOf('tiny.gguf', gguf));
-  await expect.poll(() => page.textContent('#problems')).toContain('tiny.onnx and tiny.gguf are models of two formats');
-  expect(await page.isVisible('#model-name')).toBe(false);
-  await drop(fileOf('tiny.gguf', gguf));
-  await expect.poll(() => page.textContent('#model-name')).toBe('tiny.gguf');
+  await dropPaths(
+    put('digits.safetensors', readFileSync(sample)),
+    put('half.safetensors', readFileSync(sample).subarray(0, 1000)),
+    put('tiny.gguf', tinyLlama()),
+    put('photo.png', picture),
+    folder('one'),
+    folder('two'),
+    put('empty/.keep', '').slice(0, -'/.keep'.length),
+  );
+  await expect.poll(() => page.textContent('#several-title')).toBe('4 models of 7');
+  await expect.poll(rows).toEqual([
+    ['digits.safetensors', 'digits.int8.safetensors'],
+    ['half.safetensors', expect.stringMatching(/data_offsets ends at 512, but the file has only 208 bytes/)],
+    ['tiny.gguf', 'tiny-Q4_K_M.gguf'],
+    ['photo.png', expect.stringContaining('photo.png is a PNG picture.')],
+    ['one/model.safetensors', 'one-Q4_K_M.gguf'],
+    ['two/model.safetensors', 'two-Q4_K_M.gguf'],
+    ['empty', 'The folder empty holds no file of a model.'],
+  ]);
+  // The list is there again after a look at one of its models.
+  await page.click('#several-rows button:has-text("one/")');
+  await expect.poll(() => page.textContent('#model-name')).toBe('model.safetensors');
+  await page.evaluate(() => history.back());
+  await expect.poll(() => page.isVisible('#several')).toBe(true);
+  expect(await rows()).toHaveLength(7);
+  expect(await site.axe('#several')).toEqual([]);
+  await page.setViewportSize({ width: 360, height: 800 });
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(360);
+});
+
+it('opens the model beside a damaged one of another format, and says why if nothing can be opened', async () => {
+  page = await site.open('model/');
+  await drop(fileOf('tiny.onnx', Uint8Array.of(8, 8)), fileOf('tiny.gguf', tinyLlama()));
+  await expect.poll(() => page.textContent('#several-title')).toBe('1 model of 2');
+  await expect.poll(rows).toEqual([
+    ['tiny.onnx', expect.stringMatching(/./)],
+    ['tiny.gguf', 'tiny-Q4_K_M.gguf'],
+  ]);
+  await drop(fileOf('a.gguf', Uint8Array.of(1)), fileOf('b.gguf', Uint8Array.of(2)));
+  await expect.poll(() => page.textContent('#several-title')).toBe('None of these 2 can be opened');
+  expect(await page.isVisible('#several-run')).toBe(false);
+});
+
+it('says that a folder cannot be read, on every page', async () => {
+  const refuse = async (page: Page) => {
+    await page.addInitScript(() => {
+      DataTransferItem.prototype.webkitGetAsEntry = () => {
+        const readEntries = (_found: unknown, failed: (error: unknown) => void) =>
+          failed(new DOMException('gone', 'NotReadableError'));
+        return { name: 'one', isDirectory: true, createReader: () => ({ readEntries }) } as never;
+      };
+    });
+  };
+  for (const [name, problems] of [
+    ['model/', '#problems'],
+    ['license/', '#problems'],
+    ['numbers/', '#problems'],
+    ['search/', '#problem'],
+  ] as const) {
+    page = await site.open(name, {}, refuse);
+    // The page takes drops once it has started.
+    await page.waitForSelector('.foot:has-text("core")');
+    await dropPaths(folder('one'));
+    await expect.poll(() => page.textContent(problems), { message: name }).toContain('Choose it again.');
+  }
+});
+
+it('names what a folder lacks once, and makes a type of its own format instead with one button', async () => {
+  for (const [name, files, title, words] of [
+    [
+      'short',
+      { 'config.json': '{"architectures": ["LlamaForCausalLM"]}' },
+      'config.json does not fit the model',
+      'config.json does not fit.',
+    ],
+    ['speechless', { 'tokenizer.json': '' }, 'tokenizer.json is missing', 'Needs tokenizer.json.'],
+  ] as const) {
+    const path = folder(name, files);
+    if (name === 'speechless') rmSync(join(path, 'tokenizer.json'));
+    page = await site.open('model/');
+    await dropPaths(path);
+    await expect.poll(() => page.textContent('#problems strong'), { message: name }).toBe(title);
+    await expect.poll(() => page.locator('.offer-note').allTextContents()).toEqual(Array(3).fill(words));
+    expect(await page.textContent('#problems')).not.toMatch(/damaged/);
+    await page.click('#problems button:has-text("Make int8 safetensors instead")');
+    await expect.poll(() => page.isEnabled('#model-run')).toBe(true);
+    expect(await page.textContent('#problems')).toBe('');
+    expect(await page.inputValue('#model-target')).toBe('int8');
+  }
+});
+
+it('says what a pointer of Git LFS is, in a folder and by itself', async () => {
+  const path = folder('pointers', { 'tokenizer.json': pointer });
+  for (const [dropped, name] of [
+    [put('far.gguf', pointer), 'far.gguf'],
+    [path, 'tokenizer.json'],
+  ] as const) {
+    page = await site.open('model/');
+    await dropPaths(dropped);
+    await expect.poll(() => page.textContent('#problems')).toContain(`${name} is a pointer of Git LFS`);
+  }
 });
 
 it('opens a model that is dropped with a picture and another file', async () => {

@@ -111,6 +111,15 @@ describe('the page Search', () => {
       await expect.poll(() => page.textContent('#problem-text')).toContain(words);
       expect(await page.isVisible('#problem')).toBe(true);
     }
+    const pointer = Buffer.from(`version https://git-lfs.github.com/spec/v1\noid sha256:${'0'.repeat(64)}\nsize 9\n`);
+    for (const [name, buffer, words] of [
+      ['photo.jpg', Buffer.of(0xff, 0xd8, 0xff, 0xe0), 'photo.jpg is a JPEG picture. This page reads a matrix'],
+      ['notes.txt', Buffer.from('some words'), 'notes.txt holds no vectors. This page reads a matrix'],
+      ['far.npy', pointer, 'far.npy is a pointer of Git LFS'],
+    ] as const) {
+      await page.setInputFiles('#file', { name, mimeType: '', buffer });
+      await expect.poll(() => page.textContent('#problem-text')).toContain(words);
+    }
     expect(await page.isEnabled('#next')).toBe(false);
     expect(await site.axe('#result')).toEqual([]);
     await page.setInputFiles('#file', linesFile(rowsOf(made()).map((row) => JSON.stringify(row))));
