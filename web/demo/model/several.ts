@@ -17,7 +17,7 @@ import { visit } from '../shared/visit.js';
 import { explain } from './explain.js';
 
 /** A dropped thing that is no model, or cannot be read. */
-export interface LostThing {
+interface LostThing {
   readonly name: string;
   readonly problem: PageProblem;
 }
