@@ -72,6 +72,9 @@ const workerPlace = /new URL\('(\.\/(?:[\w-]*-)?worker\.[jt]s)', import\.meta\.u
 /** The function of Vite that loads what a chunk needs ahead, in the head of the document. */
 const preload = 'function preload(baseModule, deps, importerUrl) {';
 
+/** Modules that workers begin with. */
+const beginnings = new Set<string>();
+
 /** Makes workers entries of the one build, so that all of them and the pages share chunks. Vite would bundle each by itself. */
 const sharedWorkers: Plugin = {
   name: 'shared-workers',
@@ -88,9 +91,23 @@ const sharedWorkers: Plugin = {
     for (const [whole, name = ''] of code.matchAll(workerPlace)) {
       const worker = await this.resolve(name, id);
       if (worker === null) this.error(`there is no ${name}`);
-      places.set(whole, `import.meta.ROLLUP_FILE_URL_${this.emitFile({ type: 'chunk', id: worker.id })}`);
+      beginnings.add(worker.id);
+      // Strict: the chunk has nothing that others import.
+      const chunk = this.emitFile({ type: 'chunk', id: worker.id, preserveSignature: 'strict' });
+      places.set(whole, `import.meta.ROLLUP_FILE_URL_${chunk}`);
     }
     return places.size === 0 ? null : [...places].reduce((all, [whole, file]) => all.replaceAll(whole, file), code);
+  },
+  // A worker that imports the file of another one would answer the messages for both.
+  generateBundle(_, bundle) {
+    for (const chunk of Object.values(bundle)) {
+      if (chunk.type !== 'chunk') continue;
+      for (const name of [...chunk.imports, ...chunk.dynamicImports]) {
+        const other = bundle[name];
+        if (other?.type === 'chunk' && beginnings.has(other.facadeModuleId ?? ''))
+          this.error(`${chunk.fileName} imports ${name}, with which a worker begins`);
+      }
+    }
   },
 };
 
