@@ -99,6 +99,8 @@ it('names each file that is read, and no other', async () => {
     await readOf(t5Weights, t5),
     await readOf(new Map(), layers, (folder) => readModules(folder, 'gemma-embedding', true)),
     await towerFiles(),
+    // Without config.json, the file of Mistral's own layout is looked for.
+    await readOf(new Map(), {}, (folder) => expect(convertHuggingface(folder)).rejects.toThrow()),
   ].flatMap((names) => [...names]);
   expect([...new Set(all)].sort()).toEqual([...filesBeside].sort());
 });

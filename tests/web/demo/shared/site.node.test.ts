@@ -44,6 +44,20 @@ it('gives each page a title, a description and a strict policy of its own', () =
   }
 });
 
+it('begins each page of its own at one left edge, in windows of every width', async () => {
+  const page = await site.open('');
+  for (const width of [390, 1280, 2200]) {
+    await page.setViewportSize({ width, height: 800 });
+    const edges: [name: string, x: number | undefined][] = [];
+    for (const name of ['', 'model/', 'numbers/', 'search/', 'speed/', ...aboutPages.map(({ name }) => `${name}/`)]) {
+      await page.goto(`${site.url}${name}`);
+      edges.push([name, await page.evaluate(() => document.querySelector('h1')?.getBoundingClientRect().x)]);
+    }
+    expect(edges).toEqual(edges.map(([name]) => [name, edges[0]?.[1]]));
+    expect(edges[0]?.[1]).toBeGreaterThan(0);
+  }
+});
+
 it('gives preview pictures absolute addresses if the address of the site is known', () => {
   const html = '<html lang="en"><head><title>T</title></head><body></body></html>';
   const image = (address?: string) =>

@@ -1,6 +1,9 @@
 /** Files of a folder that a conversion may read beside the weights. A test compares the list with what conversions read. */
 export const filesBeside: readonly string[] = [
   'config.json',
+  // Mistral's own layout, in place of config.json and tokenizer.json.
+  'params.json',
+  'tekken.json',
   'adapter_config.json',
   'tokenizer.json',
   'tokenizer_config.json',
@@ -9,6 +12,7 @@ export const filesBeside: readonly string[] = [
   'tokenizer.model',
   'sentencepiece.bpe.model',
   'spiece.model',
+  'tiktoken.model',
   'chat_template.jinja',
   'chat_template.json',
   'modules.json',
