@@ -8,7 +8,7 @@ import { sentence } from '../shared/problems.js';
 import { html, type nothing, remembered, type TemplateResult } from '../shared/template.js';
 import { formatFor, outputName } from './choice.js';
 import { pageWords } from './controls.js';
-import { readersIn } from './programs.js';
+import { mayBeLanguage, readersIn } from './programs.js';
 import type { Runner } from './run.js';
 import type { ModelSession } from './session.js';
 import { totalBytes } from './sizes.js';
@@ -125,9 +125,8 @@ export function settingsFile({ quantizeConfig, quantConfig }: QuantizeModelResul
 /** Programs that read the result. */
 export function readersOf({ model, choice, plan, outputs }: OpenState, name: string) {
   const architecture = plan?.architecture ?? outputs?.architecture;
-  // A model with a config.json may be one that only other programs know.
-  const mayBeLanguage = outputs === undefined || model.files.some((file) => file.name === 'config.json');
-  return readersIn(model.format, formatFor(model, choice.to), choice.to, architecture, name, mayBeLanguage);
+  const format = formatFor(model, choice.to);
+  return readersIn(model.format, format, choice.to, architecture, name, mayBeLanguage({ model, outputs }));
 }
 
 /** Code and commands that use the result. It has its room while the file is written, so that nothing moves at the end. @param push the panel that pushes it, and its button */

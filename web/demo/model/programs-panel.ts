@@ -12,6 +12,7 @@ import { type ModelChoice, withTarget } from './choice.js';
 import { inPageWords } from './explain.js';
 import { lossView } from './offers-panel.js';
 import {
+  mayBeLanguage,
   type PlannedTarget,
   type ProgramTarget,
   programsOf,
@@ -93,7 +94,7 @@ export class ProgramsPanel {
   /** @param offers the cards of the presets, which are shown as long as no program is chosen */
   view(state: OpenState, offers: () => TemplateResult): TemplateResult {
     const { model, plan, outputs, run } = state;
-    const programs = programsOf(model, plan?.architecture ?? outputs?.architecture);
+    const programs = programsOf(model, plan?.architecture ?? outputs?.architecture, mayBeLanguage(state));
     const isKnown = programs.has(this.#program);
     const targets = usualAmong(programs.get(this.#program) ?? []);
     const planned = this.#planned.get(model);

@@ -3,6 +3,7 @@ import type { ModelFormat } from 'scalepoint/model';
 import { converters, type Preset, type Target } from '../../src/tooling.js';
 import { formatBytes } from '../shared/format.js';
 import { formatsOf, infoOf, type ModelFormats, offeredTargets } from './choice.js';
+import type { OpenState } from './state.js';
 
 /** A target of a format. */
 export interface ProgramTarget extends Pick<Target, 'name' | 'preset' | 'about' | 'isUsual'> {
@@ -28,16 +29,21 @@ export function readersIn(
   return special ?? infoOf(format).readers?.(to, name, own) ?? [];
 }
 
-/** The programs that read some result of a model, those that read the fewest types first. */
+/** False for what is known to be no language model. One with a config.json may be one that only other programs know. */
+export const mayBeLanguage = ({ model, outputs }: Pick<OpenState, 'model' | 'outputs'>): boolean =>
+  outputs === undefined || model.files.some(({ name }) => name === 'config.json');
+
+/** The programs that read some result of a model, those that read the fewest types first. The arguments are those of `readersIn`. */
 export function programsOf(
   model: ModelFormats,
   architecture: string | undefined,
+  mayBeLanguage = true,
 ): ReadonlyMap<string, readonly ProgramTarget[]> {
   const found = new Map<string, ProgramTarget[]>();
   for (const format of formatsOf(model)) {
     // Programs of a format that only a conversion knows depend on the architecture, which may not be known yet.
     for (const target of offeredTargets(format)) {
-      for (const { program } of readersIn(model.format, format, target.name, architecture ?? '', '')) {
+      for (const { program } of readersIn(model.format, format, target.name, architecture ?? '', '', mayBeLanguage)) {
         const targets = found.get(program) ?? [];
         if (!targets.some(({ name }) => name === target.name)) targets.push({ ...target, format });
         found.set(program, targets);

@@ -32,6 +32,8 @@ describe('programs', () => {
       }
     }
     expect(programs.get('llama.cpp')?.map(({ format }) => format)).not.toContain('safetensors');
+    expect(programsOf(model, undefined).has('vLLM')).toBe(true);
+    expect(programsOf(model, undefined, false).has('vLLM')).toBe(false);
     expect(programsOf({ format: 'gguf' }, undefined).has('transformers.js')).toBe(false);
     // Programs of diffusion models are those of their architecture.
     expect(programsOf(model, 'flux').has('stable-diffusion.cpp')).toBe(true);
