@@ -39,6 +39,7 @@ export interface PlanOptions extends FormatOptions, SizeOptions {
    * - WebLLM: mlc-q4f16_1, mlc-q4f32_1.
    * - transformers.js, from folders of decoders and encoders: onnx:fp32, onnx:fp16, onnx:q8, onnx:int8, onnx:uint8, onnx:q4, onnx:q4f16,
    *   onnx:bnb4, onnx:q8-blocks.
+   * - lora-gguf, which writes the adapter of `lora` alone, for llama.cpp, beside a folder or file of its base model.
    * - copy, which leaves every tensor as it is, for splitting or joining models or editing metadata.
    * - auto with a size, which chooses the types: for GGUF the file type of most weights, int4 for safetensors, q4 for ONNX.
    */

@@ -122,9 +122,9 @@ describe('the panel', () => {
     await page.evaluate(() => localStorage.clear());
     await page.setInputFiles('#file', path('web/demo/public/samples/digits.safetensors'));
     await page.waitForSelector('#where-program');
-    await page.selectOption('#where-program', 'mlx-lm');
+    await page.selectOption('#where-program', 'ComfyUI');
     await page.waitForSelector('#where-words:visible');
-    await expect.poll(() => page.textContent('#where-words')).toMatch(/^mlx-lm cannot run a result of this model\. ./);
+    await expect.poll(() => page.textContent('#where-words')).toMatch(/^ComfyUI cannot run a result of this model\. ./);
   });
 });
 
