@@ -121,10 +121,9 @@ function startChoosing(): void {
     );
   byId('sample', HTMLButtonElement).addEventListener('click', () => openSample(sampleFile().then((file) => [file])));
   byId('sample-story', HTMLButtonElement).addEventListener('click', () => openSample(storyteller()));
-  // Phones have no folders to choose.
   const folder = byId('folder', HTMLInputElement);
   const chooseFolder = byId('choose-folder', HTMLButtonElement);
-  chooseFolder.hidden = !('webkitdirectory' in folder) || matchMedia('(pointer: coarse)').matches;
+  chooseFolder.hidden = !('webkitdirectory' in folder);
   chooseFolder.addEventListener('click', () => folder.click());
   folder.addEventListener('change', () => {
     const files = [...(folder.files ?? [])].map((file) => ({ path: file.webkitRelativePath, file }));
