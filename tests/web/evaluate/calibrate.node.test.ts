@@ -196,7 +196,7 @@ describe('calibrateModel', () => {
         option: Object.keys(bad)[0],
       });
     }
-    await expect(calibrateModel(file, 'A text.')).rejects.toMatchObject({ code: 'BAD_FILE' });
+    await expect(calibrateModel(file, 'A text.')).rejects.toMatchObject({ code: 'UNKNOWN_FORMAT' });
   });
 
   it('leaves nothing behind where data or numbers are wrong', async () => {

@@ -114,6 +114,7 @@ export const targets: readonly Target[] = [
   {
     name: 'lora-gguf' satisfies AdapterTarget,
     about: "the adapter of --lora alone, for llama.cpp's --lora",
+    needs: ['lora'],
     options: ['requantize', 'nonFinite', 'metadata'],
   },
   copyTarget(['keepSplit', ...fileOptions]),
