@@ -13,7 +13,6 @@ import {
 import { inputOf } from '../shared/page-files.js';
 import type { PageProblem } from '../shared/problems.js';
 import { headOf, looksLikeText, strangerOf } from '../shared/strangers.js';
-import { visit } from '../shared/visit.js';
 import { explain } from './explain.js';
 
 /** A dropped thing that is no model, or cannot be read. */
@@ -50,7 +49,10 @@ async function explainStranger(file: File): Promise<PageProblem> {
   return {
     title,
     text: `${file.name} is not a model. ${supported} If it holds numbers, “Your numbers” reads them.`,
-    action: { label: 'Open in Your numbers', run: () => void visit('numbers/', [file]) },
+    action: {
+      label: 'Open in Your numbers',
+      run: () => void import('../shared/visit.js').then(({ visit }) => visit('numbers/', [file])),
+    },
   };
 }
 
