@@ -4,7 +4,7 @@ import { formatBytes } from '../shared/format.js';
 import { places } from './outputs.js';
 import { closeness, shortDecibels } from './wording.js';
 
-/** What a card says. */
+/** The words of a card. */
 export interface CardFacts {
   readonly model: string;
   /** The type, or the size of a mixture. */

@@ -17,7 +17,7 @@ export interface PageProblem {
   readonly action?: ProblemAction;
   /** Ways to go on, of which the visitor takes one. */
   readonly choices?: readonly ProblemAction[];
-  /** What a report about it needs beyond the text. */
+  /** Facts for a report about it, beyond the text. */
   readonly details?: string;
   /** True if nothing went wrong, so that there is nothing to report. */
   readonly isExpected?: true;
@@ -104,7 +104,7 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** What a report needs to know of an error that the page did not expect; nothing for others. */
+/** Facts for a report about an error that the page did not expect; nothing for others. */
 export const detailsOfError = (error: unknown): Pick<PageProblem, 'details'> =>
   isUnexpected(error) ? { details: `${error.name}: ${error.message}` } : {};
 
