@@ -105,7 +105,7 @@ function theirPatterns(name: string): readonly string[] | undefined {
   return found?.steps.flatMap((step) => named[step] ?? [step]);
 }
 
-/** Names of pre-tokenizers of the table under which tokenizers are told apart by other facts than their patterns. */
+/** Names of pre-tokenizers of the table whose tokenizers differ in other facts than their patterns. */
 const otherNames: Readonly<Record<string, string>> = { 'smaug-bpe': 'llama-bpe', starcoder: 'smollm' };
 
 /**

@@ -75,7 +75,7 @@ function readRanks(file: string, bytes: Uint8Array): Map<string, number> {
   return ranks;
 }
 
-/** What a tokenizer.json says about a vocabulary of ranks. Tokens that more than two others make are reached by no merge. */
+/** The model of a tokenizer.json for a vocabulary of ranks. Tokens that more than two others make are reached by no merge. */
 function tokenizerWith(
   file: string,
   ranks: ReadonlyMap<string, number>,

@@ -26,7 +26,7 @@ export interface Model {
   readonly table: TensorTable;
   /** Computes the tensors that the folder does not hold. Call it after the sizes have been checked. */
   readonly made: () => readonly Recipe[];
-  /** What its class says about its tokenizer and its pooling. */
+  /** Facts of its class about its tokenizer and its pooling. */
   readonly facts: TokenizerFacts & Pick<ModelClass, 'writesPooling'>;
   /** The tokenizer, for encoders. */
   readonly encoder?: EncoderTokenizer | undefined;
