@@ -169,10 +169,7 @@ export class LookPanel {
     if (look.type !== undefined) add('The plan', planKind, kindLabel(planKind, look));
     for (const { id, label, group } of kindsFor(Math.max(1, shape?.at(-1) ?? 1))) add(group, id, label);
     const [letter, name] = index === 0 ? ['A', 'look-a'] : ['B', 'look-b'];
-    const compare = ({ target }: Event) => {
-      const kind = (target as HTMLSelectElement).value;
-      this.#session.compare({ kinds: index === 0 ? [kind, look.kinds[1]] : [look.kinds[0], kind] });
-    };
+    const compare = ({ target }: Event) => this.#session.compareAs(index, (target as HTMLSelectElement).value);
     return html`<label class="side"><span class="letter">${letter}</span><select id=${name} aria-label="${letter}: stored as" @change=${compare}>${[
       ...groups,
     ].map(([label, options]) => html`<optgroup label=${label}>${options}</optgroup>`)}</select></label>`;
@@ -229,7 +226,7 @@ export class LookPanel {
         <div class="field">
           <label class="pair" for="look-stretch">Zoom</label>
           <input type="range" id="look-stretch" min="0" max=${stretches} step="1" .value=${live(String(stretch))} aria-valuetext=${words}
-            @input=${({ target }: Event) => this.#session.compare({ stretch: (target as HTMLInputElement).valueAsNumber })}>
+            @input=${({ target }: Event) => this.#session.zoom((target as HTMLInputElement).valueAsNumber)}>
           <p class="hint" id="look-stretch-value" aria-hidden="true">${words}</p>
         </div>
         <h3>Errors <span class="legend"><span class="key bar-key"></span>A <span class="key outline-key"></span>B</span></h3>

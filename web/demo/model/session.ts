@@ -335,9 +335,16 @@ export class ModelSession {
     void this.#askAgain();
   }
 
-  /** Looks at the same tensor in another way. */
-  compare(change: Partial<Pick<Look, 'kinds' | 'stretch'>>): void {
-    this.#changeLook(change.kinds === undefined ? change : { ...change, isChosen: true });
+  /** Stores one side of the same tensor in another way. The other side stays as it is now, which may not be drawn yet. */
+  compareAs(index: 0 | 1, kind: string): void {
+    const [a, b] = this.#store.get().look?.kinds ?? [kind, kind];
+    this.#changeLook({ kinds: index === 0 ? [kind, b] : [a, kind], isChosen: true });
+    void this.#askAgain();
+  }
+
+  /** Shows another stretch of the same tensor. */
+  zoom(stretch: number): void {
+    this.#changeLook({ stretch });
     void this.#askAgain();
   }
 
