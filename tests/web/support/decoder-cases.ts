@@ -108,12 +108,16 @@ export function testDecoders(cases: readonly DecoderCase[]): void {
 /** Keys of config.json with which a case is refused, words of the error, and its code, which is UNKNOWN_FORMAT unless given. */
 export type Refusal = readonly [name: string, more: FolderJson, words: RegExp, code?: string];
 
+/** The case of a name, or of one that begins so. */
+export const caseOf = (cases: readonly DecoderCase[], name: string): DecoderCase =>
+  (cases.find((one) => one.name === name) ?? cases.find((one) => one.name.startsWith(name))) as DecoderCase;
+
 /** Tests that settings are refused. */
 export function testRefusals(cases: readonly DecoderCase[], refusals: readonly Refusal[]): void {
   describe('what llama.cpp computes otherwise is refused', () => {
     const all = refusals.map(([name, more, words, code = 'UNKNOWN_FORMAT']) => [name, more, words, code] as const);
     it.each(all)('%s with %j', async (name, more, words, code) => {
-      const one = cases.find((found) => found.name === name) as DecoderCase;
+      const one = caseOf(cases, name);
       const weights = weightsOfTable(one.table, one.layers ?? decoderBase.layers);
       const changed = convertedDecoder({ ...one, config: { ...one.config, ...more } }, weights);
       await expect(changed).rejects.toMatchObject({ code, message: expect.stringMatching(words) });

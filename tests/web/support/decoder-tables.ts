@@ -1,4 +1,5 @@
 // Pieces of tables of decoders, and measures of their logits.
+import type { Decoder } from './forward.js';
 
 /** Keys of a model without the architecture in their names. */
 export type Keys = readonly (readonly [name: string, value: unknown])[];
@@ -14,6 +15,27 @@ export const common = (norm: Keys = [['attention.layer_norm_rms_epsilon', 1e-5]]
   ['rope.freq_base', theta],
   ...norm,
 ];
+
+/** Keys with other values. */
+export const changed = (keys: Keys, ...changes: Keys): Keys =>
+  keys.map(([name, value]) => [name, new Map(changes).get(name) ?? value] as const);
+
+/** The lengths of heads, behind the addend of norms. */
+export const heads: Keys = [
+  ['attention.layer_norm_rms_epsilon', 1e-5],
+  ['attention.key_length', 16],
+  ['attention.value_length', 16],
+];
+export const five: Keys = [
+  ['expert_count', 5],
+  ['expert_used_count', 2],
+];
+
+/** Keys with those of experts before the lengths of heads. */
+export const withExperts = (keys: Keys, ...more: Keys): Keys => {
+  const at = keys.findIndex(([name]) => name.endsWith('rms_epsilon')) + 1;
+  return [...keys.slice(0, at), ...more, ...keys.slice(at)];
+};
 
 export const outside = `
   model.embed_tokens.weight  token_embd.weight   264x64
@@ -43,6 +65,9 @@ export const gated = `
 export const norms = `
   input_layernorm.weight           attn_norm.weight  64
   post_attention_layernorm.weight  ffn_norm.weight   64`;
+export const normsBetween = `
+  input_layernorm.weight           attn_norm.weight            64
+  post_attention_layernorm.weight  post_attention_norm.weight  64`;
 export const normBiases = `
   input_layernorm.bias             attn_norm.bias    64
   post_attention_layernorm.bias    ffn_norm.bias     64`;
@@ -53,6 +78,44 @@ export const headNorms = `
   self_attn.q_norm.weight  attn_q_norm.weight  16
   self_attn.k_norm.weight  attn_k_norm.weight  16`;
 export const prefix = 'model.layers.';
+
+/** A router of five experts, and their matrices. */
+export const router = `
+  mlp.gate.weight  ffn_gate_inp.weight  5x64`;
+export const separate = (count: number, rows: number) => `
+  mlp.experts.#.gate_proj.weight  ffn_gate_exps.weight  ${rows}x64  stack=${count}
+  mlp.experts.#.up_proj.weight    ffn_up_exps.weight    ${rows}x64  stack=${count}
+  mlp.experts.#.down_proj.weight  ffn_down_exps.weight  64x${rows}  stack=${count}`;
+
+/** Experts under the names of Mixtral. */
+export const mixtral = (name: string, rows: number) => `
+  ${name}.experts.#.w1.weight  ffn_gate_exps.weight  ${rows}x64  stack=5
+  ${name}.experts.#.w2.weight  ffn_down_exps.weight  64x${rows}  stack=5
+  ${name}.experts.#.w3.weight  ffn_up_exps.weight    ${rows}x64  stack=5`;
+export const shared = (name: string, rows: number) => `
+  ${name}.gate_proj.weight  ffn_gate_shexp.weight  ${rows}x64
+  ${name}.up_proj.weight    ffn_up_shexp.weight    ${rows}x64
+  ${name}.down_proj.weight  ffn_down_shexp.weight  64x${rows}`;
+
+/** A layer that predicts a further token. */
+export const next = `
+  eh_proj.weight           nextn.eh_proj.weight           64x128
+  enorm.weight             nextn.enorm.weight             64
+  hnorm.weight             nextn.hnorm.weight             64
+  embed_tokens.weight      nextn.embed_tokens.weight      264x64
+  shared_head.head.weight  nextn.shared_head_head.weight  264x64
+  shared_head.norm.weight  nextn.shared_head_norm.weight  64`;
+
+type Names = readonly [gate: string, up: string, down: string];
+
+/** Facts of forward passes: a head of its own, and names of experts. */
+export const untied: Partial<Decoder> = { headName: 'lm_head.weight' };
+export const namesOf = (name: string): Names => [`${name}.gate_proj`, `${name}.up_proj`, `${name}.down_proj`];
+export const experts = { router: 'mlp.gate', expert: (e: number) => namesOf(`mlp.experts.${e}`) };
+export const mixtralExperts = (name: string, gate = 'gate') => ({
+  router: `${name}.${gate}`,
+  expert: (e: number): Names => [`${name}.experts.${e}.w1`, `${name}.experts.${e}.w3`, `${name}.experts.${e}.w2`],
+});
 
 /** gpt-oss without the matrices of its experts. */
 export const gptOssLayer = `

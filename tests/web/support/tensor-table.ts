@@ -122,6 +122,10 @@ function inBlocks(text: string, values: Float32Array, width: number): Float32Arr
   });
 }
 
+/** True if two arrays have the same bits, which takes a hundredth of the time of `toEqual`. */
+const isSame = (a: Float32Array, b: Float32Array) =>
+  Buffer.compare(new Uint8Array(a.buffer, a.byteOffset, a.byteLength), new Uint8Array(b.buffer)) === 0;
+
 /** Compares the tensors of a conversion with a table, except for those that are computed. */
 export function expectTensors({ tensors }: Conversion, table: HandTable, layers: number): void {
   const expected = wholeLines(table, layers).map((line) => {
@@ -170,7 +174,7 @@ export function expectTensors({ tensors }: Conversion, table: HandTable, layers:
     expect(recipe.view !== undefined, to).toBe((slices ?? columns) !== undefined);
     if ((slices ?? columns) === undefined) continue;
     const { values, shape } = weights.get(from) as Weight;
-    if (slices !== undefined) expect(elements(recipe, weights), to).toEqual(sliced(slices, values));
-    if (columns !== undefined) expect(elements(recipe, weights), to).toEqual(inBlocks(columns, values, shape.at(-1)!));
+    const placed = slices === undefined ? inBlocks(columns!, values, shape.at(-1)!) : sliced(slices, values);
+    expect(isSame(elements(recipe, weights), placed), to).toBe(true);
   }
 }

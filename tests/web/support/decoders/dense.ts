@@ -1,49 +1,32 @@
-// Decoders without experts: their keys and tensors beside tables that were written by hand from llama.cpp's converter, and their logits in
-// llama.cpp beside a forward pass in float64 that knows Hugging Face's definitions only.
-import { describe, expect, it } from 'vitest';
-import type { Conversion } from '../../../../web/src/architectures/recipe.js';
-import {
-  convertedDecoder,
-  type DecoderCase,
-  decoderBase,
-  decoderTokens,
-  type FolderJson,
-  testDecoders,
-  testRefusals,
-} from '../../support/decoder-cases.js';
+// Decoders without experts.
+import { expect } from 'vitest';
+import type { DecoderCase, Refusal } from '../decoder-cases.js';
 import {
   attention,
   biases,
+  changed,
   common,
-  furthest,
   gated,
   headNorms,
+  heads,
   type Keys,
   lateNorms,
   normBiases,
   norms,
+  normsBetween,
   outside,
   permuted,
   prefix,
   tiedOutside,
-} from '../../support/decoder-tables.js';
-import { type Decoder, decoderStates, gelu, relu2 } from '../../support/forward.js';
-import { NativeModel } from '../../support/llama-run.js';
-import { safetensors } from '../../support/models.js';
-import { needNative } from '../../support/native.js';
-import { ownLogits } from '../../support/own-logits.js';
-import { byName, fileOf } from '../../support/recipes.js';
-import { Random } from '../../support/support.js';
-import { expectTensors, type HandTable, weightsOfTable } from '../../support/tensor-table.js';
+  untied,
+} from '../decoder-tables.js';
+import { add, type Decoder, gelu, relu2, slices, turnedOf, type Vector } from '../forward.js';
+import { attended } from './latent.js';
 
 /** As in logits.node.test.ts: a table of GELU in half precision. */
 const nearGelu = 3e-3;
 
 const layerNorm: Keys = [['attention.layer_norm_epsilon', 1e-5]];
-const withLayers = (keys: Keys, layers: number): Keys =>
-  keys.map(([name, value]) => [name, name === 'block_count' ? layers : value]);
-const withKey = (keys: Keys, key: string, to: unknown): Keys =>
-  keys.map(([name, value]) => [name, name === key ? to : value]);
 
 const late: Partial<Decoder> = {
   norms: {
@@ -53,7 +36,6 @@ const late: Partial<Decoder> = {
     feedForwardAfter: 'post_feedforward_layernorm',
   },
 };
-const untied: Partial<Decoder> = { headName: 'lm_head.weight' };
 
 /** Frequencies by YaRN, with 32 and 1 turns as the ends of the ramp. */
 const yarn = (dim: number, factor: number, context: number) => (frequencies: readonly number[]) => {
@@ -142,6 +124,52 @@ const arcee: Omit<DecoderCase, 'name' | 'keys'> = {
   model: { ...untied, act: relu2, mlp: { up: 'mlp.up_proj', down: 'mlp.down_proj' } },
 };
 
+/** LFM2: norms of its layers, and layers with attention or a short convolution. */
+export const lfm2 = {
+  prefix,
+  outside: `
+    model.embed_tokens.weight    token_embd.weight       264x64
+    model.embedding_norm.weight  token_embd_norm.weight  64`,
+  layer: `
+    operator_norm.weight  attn_norm.weight  64
+    ffn_norm.weight       ffn_norm.weight   64`,
+  some: [
+    {
+      layers: [1],
+      lines: `
+        self_attn.q_proj.weight       attn_q.weight       64x64
+        self_attn.k_proj.weight       attn_k.weight       32x64
+        self_attn.v_proj.weight       attn_v.weight       32x64
+        self_attn.out_proj.weight     attn_output.weight  64x64
+        self_attn.q_layernorm.weight  attn_q_norm.weight  16
+        self_attn.k_layernorm.weight  attn_k_norm.weight  16`,
+    },
+    {
+      layers: [0, 2],
+      lines: `
+        conv.conv.weight      shortconv.conv.weight      64x1x3  as=64x3
+        conv.in_proj.weight   shortconv.in_proj.weight   192x64
+        conv.out_proj.weight  shortconv.out_proj.weight  64x64`,
+    },
+  ],
+};
+export const lfm2Dense = `
+  feed_forward.w1.weight  ffn_gate.weight  96x64
+  feed_forward.w3.weight  ffn_up.weight    96x64
+  feed_forward.w2.weight  ffn_down.weight  64x96`;
+export const lfm2Model: Partial<Decoder> = {
+  attentionOutput: 'out_proj',
+  convolves: (layer) => layer !== 1,
+  mlp: { gate: 'feed_forward.w1', up: 'feed_forward.w3', down: 'feed_forward.w2' },
+  norms: {
+    attention: 'operator_norm',
+    feedForward: 'ffn_norm',
+    query: 'q_layernorm',
+    key: 'k_layernorm',
+    final: 'model.embedding_norm',
+  },
+};
+
 const cases: readonly DecoderCase[] = [
   {
     name: 'Gemma 1',
@@ -206,11 +234,7 @@ const cases: readonly DecoderCase[] = [
       },
     },
     keys: [
-      ...common([
-        ['attention.layer_norm_rms_epsilon', 1e-5],
-        ['attention.key_length', 16],
-        ['attention.value_length', 16],
-      ]).flatMap(
+      ...common(heads).flatMap(
         (key): Keys =>
           key[0] === 'rope.freq_base'
             ? [
@@ -302,7 +326,7 @@ const cases: readonly DecoderCase[] = [
       rope_scaling: { rope_type: 'yarn', factor: 4, original_max_position_embeddings: 32 },
     },
     keys: [
-      ...withLayers(common(), 4).flatMap(
+      ...changed(common(), ['block_count', 4]).flatMap(
         (key): Keys =>
           key[0] === 'rope.freq_base'
             ? [
@@ -338,14 +362,7 @@ const cases: readonly DecoderCase[] = [
     hugging: 'Glm4ForCausalLM',
     architecture: 'glm4',
     config: { head_dim: 16, attention_bias: true, rms_norm_eps: 1e-5, partial_rotary_factor: 0.5 },
-    keys: [
-      ...common([
-        ['attention.layer_norm_rms_epsilon', 1e-5],
-        ['attention.key_length', 16],
-        ['attention.value_length', 16],
-      ]),
-      ['rope.dimension_count', 8],
-    ],
+    keys: [...common(heads), ['rope.dimension_count', 8]],
     table: {
       prefix,
       outside,
@@ -530,7 +547,7 @@ const cases: readonly DecoderCase[] = [
       ...{ num_kv_heads: 2, new_decoder_architecture: true, num_ln_in_parallel_attn: 1 },
       ...{ max_position_embeddings: 8192, rope_theta: 500042, ffn_hidden_size: 256 },
     },
-    keys: [...withKey(falconKeys(2), 'context_length', 8192), ['rope.freq_base', 500042]],
+    keys: [...changed(falconKeys(2), ['context_length', 8192]), ['rope.freq_base', 500042]],
     table: {
       prefix: 'transformer.h.',
       outside: falconOutside,
@@ -763,7 +780,11 @@ const cases: readonly DecoderCase[] = [
     hugging: 'CohereForCausalLM',
     architecture: 'command-r',
     config: { layer_norm_eps: 1e-5, logit_scale: 0.25, model_max_length: 256 },
-    keys: [...withKey(common(layerNorm), 'context_length', 256), ['logit_scale', 0.25], ['rope.scaling.type', 'none']],
+    keys: [
+      ...changed(common(layerNorm), ['context_length', 256]),
+      ['logit_scale', 0.25],
+      ['rope.scaling.type', 'none'],
+    ],
     table: {
       prefix,
       outside: tiedOutside,
@@ -786,7 +807,7 @@ const cases: readonly DecoderCase[] = [
     layers: 64,
     config: { layer_norm_eps: 1e-5, logit_scale: 0.25, model_max_length: 256, use_qk_norm: true },
     keys: [
-      ...withLayers(withKey(common(layerNorm), 'context_length', 256), 64),
+      ...changed(common(layerNorm), ['context_length', 256], ['block_count', 64]),
       ['logit_scale', 0.25],
       ['rope.scaling.type', 'none'],
     ],
@@ -816,7 +837,7 @@ const cases: readonly DecoderCase[] = [
     layers: 4,
     config: { layer_norm_eps: 1e-5, logit_scale: 0.25, sliding_window: 4, rotary_pct: 1 },
     keys: [
-      ...withLayers(common(layerNorm), 4),
+      ...changed(common(layerNorm), ['block_count', 4]),
       ['logit_scale', 0.25],
       ['attention.sliding_window', 4],
       ['vocab_size', 264],
@@ -846,14 +867,7 @@ const cases: readonly DecoderCase[] = [
     hugging: 'Exaone4ForCausalLM',
     architecture: 'exaone4',
     config: { sliding_window: null, head_dim: 16 },
-    keys: [
-      ...common([
-        ['attention.layer_norm_rms_epsilon', 1e-5],
-        ['attention.key_length', 16],
-        ['attention.value_length', 16],
-      ]),
-      ['vocab_size', 264],
-    ],
+    keys: [...common(heads), ['vocab_size', 264]],
     table: { prefix, outside, layer: lateNorms + attention + headNorms + gated },
     model: { ...untied, ...late },
   },
@@ -865,7 +879,7 @@ const cases: readonly DecoderCase[] = [
     layers: 64,
     config: { sliding_window: 4, sliding_window_pattern: 'LLLG' },
     keys: [
-      ...withLayers(common(), 64),
+      ...changed(common(), ['block_count', 64]),
       ['vocab_size', 264],
       ['attention.sliding_window', 4],
       ['attention.sliding_window_pattern', Array.from({ length: 64 }, (_, i) => i % 4 !== 3)],
@@ -908,11 +922,7 @@ const cases: readonly DecoderCase[] = [
     hugging: 'Ernie4_5ForCausalLM',
     architecture: 'ernie4_5',
     config: { head_dim: 16, tie_word_embeddings: true },
-    keys: common([
-      ['attention.layer_norm_rms_epsilon', 1e-5],
-      ['attention.key_length', 16],
-      ['attention.value_length', 16],
-    ]),
+    keys: common(heads),
     table: { prefix, outside: tiedOutside, layer: norms + attention + gated },
     model: { neighbors: true },
     own: true,
@@ -923,11 +933,7 @@ const cases: readonly DecoderCase[] = [
     hugging: 'Ernie4_5_ForCausalLM',
     architecture: 'ernie4_5',
     config: { head_dim: 16 },
-    keys: common([
-      ['attention.layer_norm_rms_epsilon', 1e-5],
-      ['attention.key_length', 16],
-      ['attention.value_length', 16],
-    ]),
+    keys: common(heads),
     table: {
       prefix: 'ernie.layers.',
       outside: outside.replaceAll('model.', 'ernie.'),
@@ -956,11 +962,7 @@ const cases: readonly DecoderCase[] = [
     architecture: 'nemotron',
     config: { norm_eps: 1e-5, partial_rotary_factor: 0.5, hidden_act: 'relu2', head_dim: 16 },
     keys: [
-      ...common([
-        ['attention.layer_norm_rms_epsilon', 1e-5],
-        ['attention.key_length', 16],
-        ['attention.value_length', 16],
-      ]),
+      ...common(heads),
       ['vocab_size', 264],
       ['attention.layer_norm_epsilon', 1e-5],
       ['rope.dimension_count', 8],
@@ -1036,54 +1038,9 @@ const cases: readonly DecoderCase[] = [
       tie_word_embeddings: true,
     },
     // Two thirds of 140 are 93, and 96 is the next multiple of 32.
-    keys: [
-      ...common().map(([name, value]) => [name, name.endsWith('_kv') ? [0, 2, 0] : value] as const),
-      ['vocab_size', 264],
-      ['shortconv.l_cache', 3],
-    ],
-    table: {
-      prefix,
-      outside: `
-        model.embed_tokens.weight    token_embd.weight       264x64
-        model.embedding_norm.weight  token_embd_norm.weight  64`,
-      layer: `
-        operator_norm.weight    attn_norm.weight  64
-        ffn_norm.weight         ffn_norm.weight   64
-        feed_forward.w1.weight  ffn_gate.weight   96x64
-        feed_forward.w3.weight  ffn_up.weight     96x64
-        feed_forward.w2.weight  ffn_down.weight   64x96`,
-      some: [
-        {
-          layers: [1],
-          lines: `
-            self_attn.q_proj.weight       attn_q.weight       64x64
-            self_attn.k_proj.weight       attn_k.weight       32x64
-            self_attn.v_proj.weight       attn_v.weight       32x64
-            self_attn.out_proj.weight     attn_output.weight  64x64
-            self_attn.q_layernorm.weight  attn_q_norm.weight  16
-            self_attn.k_layernorm.weight  attn_k_norm.weight  16`,
-        },
-        {
-          layers: [0, 2],
-          lines: `
-            conv.conv.weight      shortconv.conv.weight      64x1x3  as=64x3
-            conv.in_proj.weight   shortconv.in_proj.weight   192x64
-            conv.out_proj.weight  shortconv.out_proj.weight  64x64`,
-        },
-      ],
-    },
-    model: {
-      attentionOutput: 'out_proj',
-      convolves: (layer) => layer !== 1,
-      mlp: { gate: 'feed_forward.w1', up: 'feed_forward.w3', down: 'feed_forward.w2' },
-      norms: {
-        attention: 'operator_norm',
-        feedForward: 'ffn_norm',
-        query: 'q_layernorm',
-        key: 'k_layernorm',
-        final: 'model.embedding_norm',
-      },
-    },
+    keys: [...changed(common(), ['attention.head_count_kv', [0, 2, 0]]), ['vocab_size', 264], ['shortconv.l_cache', 3]],
+    table: { ...lfm2, layer: lfm2.layer + lfm2Dense },
+    model: lfm2Model,
   },
   {
     name: 'Seed-OSS',
@@ -1091,225 +1048,131 @@ const cases: readonly DecoderCase[] = [
     hugging: 'SeedOssForCausalLM',
     architecture: 'seed_oss',
     config: { head_dim: 16, attention_bias: true, attention_out_bias: false },
-    keys: common([
-      ['attention.layer_norm_rms_epsilon', 1e-5],
-      ['attention.key_length', 16],
-      ['attention.value_length', 16],
-    ]),
+    keys: common(heads),
     table: {
       prefix,
       outside,
-      layer: `
-        input_layernorm.weight           attn_norm.weight            64
-        post_attention_layernorm.weight  post_attention_norm.weight  64
-        ${attention}${biases}${gated}`,
+      layer: `${normsBetween}${attention}${biases}${gated}`,
     },
     model: untied,
   },
+  {
+    name: 'InternLM 2',
+    hugging: 'InternLM2ForCausalLM',
+    architecture: 'internlm2',
+    keys: common(),
+    table: {
+      prefix,
+      outside: `
+        model.tok_embeddings.weight  token_embd.weight   264x64
+        model.norm.weight            output_norm.weight  64
+        output.weight                output.weight       264x64`,
+      layer: `
+        attention_norm.weight   attn_norm.weight    64
+        ffn_norm.weight         ffn_norm.weight     64
+        attention.wqkv.weight   attn_q.weight       128x64  np=2x4x2x8x64[:,0:2]T01324  as=64x64
+        attention.wqkv.weight   attn_k.weight       128x64  np=2x4x2x8x64[:,2:3]T01324  as=32x64
+        attention.wqkv.weight   attn_v.weight       128x64  rows=48+16,112+16  as=32x64
+        attention.wo.weight     attn_output.weight  64x64
+        feed_forward.w1.weight  ffn_gate.weight     96x64
+        feed_forward.w3.weight  ffn_up.weight       96x64
+        feed_forward.w2.weight  ffn_down.weight     64x96`,
+    },
+    model: {
+      headName: 'output.weight',
+      embedding: 'model.tok_embeddings.weight',
+      attentionPrefix: 'attention.',
+      attentionOutput: 'wo',
+      grouped: 'wqkv',
+      norms: { attention: 'attention_norm', feedForward: 'ffn_norm' },
+      mlp: { gate: 'feed_forward.w1', up: 'feed_forward.w3', down: 'feed_forward.w2' },
+    },
+  },
+  {
+    name: 'InternLM 3',
+    own: true,
+    hugging: 'InternLM3ForCausalLM',
+    architecture: 'llama',
+    config: { head_dim: 16, rope_scaling: { rope_type: 'dynamic', factor: 6 } },
+    keys: [...common(heads), ['vocab_size', 264], ['rope.dimension_count', 16]],
+    table: { prefix, outside, layer: norms + permuted + gated },
+    model: untied,
+  },
+  {
+    name: 'MiniCPM',
+    hugging: 'MiniCPMForCausalLM',
+    architecture: 'minicpm',
+    config: { scale_emb: 12, scale_depth: 1.4, dim_model_base: 32, tie_word_embeddings: true },
+    keys: [...common(), ['embedding_scale', 12], ['residual_scale', 1.4 / Math.sqrt(3)], ['logit_scale', 2]],
+    table: { prefix, outside: tiedOutside, layer: norms + permuted + gated },
+    model: { embeddingFactor: 12, residualFactor: 1.4 / Math.sqrt(3), logitFactor: 1 / 2 },
+  },
+  {
+    name: 'GPT-2',
+    hugging: 'GPT2LMHeadModel',
+    architecture: 'gpt2',
+    config: {
+      n_embd: 64,
+      n_layer: 3,
+      n_head: 4,
+      n_positions: 32,
+      n_ctx: 32,
+      layer_norm_epsilon: 1e-5,
+      activation_function: 'gelu_new',
+    },
+    keys: [
+      ['block_count', 3],
+      ['context_length', 32],
+      ['embedding_length', 64],
+      ['feed_forward_length', 256],
+      ['attention.head_count', 4],
+      ['attention.layer_norm_epsilon', 1e-5],
+    ],
+    table: {
+      prefix: 'transformer.h.',
+      outside: `
+        transformer.wte.weight   token_embd.weight     264x64
+        transformer.wpe.weight   position_embd.weight  32x64
+        transformer.ln_f.weight  output_norm.weight    64
+        transformer.ln_f.bias    output_norm.bias      64`,
+      layer: `
+        ln_1.weight         attn_norm.weight    64
+        ln_1.bias           attn_norm.bias      64
+        ln_2.weight         ffn_norm.weight     64
+        ln_2.bias           ffn_norm.bias       64
+        attn.c_attn.weight  attn_qkv.weight     64x192  np=64x192T  as=192x64
+        attn.c_attn.bias    attn_qkv.bias       192
+        attn.c_proj.weight  attn_output.weight  64x64   np=64x64T   as=64x64
+        attn.c_proj.bias    attn_output.bias    64
+        mlp.c_fc.weight     ffn_up.weight       64x256  np=64x256T  as=256x64
+        mlp.c_fc.bias       ffn_up.bias         256
+        mlp.c_proj.weight   ffn_down.weight     256x64  np=256x64T  as=64x256
+        mlp.c_proj.bias     ffn_down.bias       64`,
+    },
+    model: {
+      prefix: 'transformer.h.',
+      embedding: 'transformer.wte.weight',
+      positions: 'transformer.wpe.weight',
+      layerNorms: true,
+      norms: { attention: 'ln_1', feedForward: 'ln_2', final: 'transformer.ln_f' },
+      attend(read, p, _layer, x) {
+        const dense = (name: string, one: Vector) =>
+          add(turnedOf(read, `${p}${name}.weight`, 0, one), Float64Array.from(read.get(`${p}${name}.bias`).values));
+        const parts = x.map((one) => slices(dense('attn.c_attn', one), 64));
+        const [q, k, v] = [0, 1, 2].map((i) => parts.map((part) => part[i]!)) as [Vector[], Vector[], Vector[]];
+        return attended(q, k, v, { scale: 1 / 4 }, { heads: 4, keyHeads: 4 }).map((one) => dense('attn.c_proj', one));
+      },
+      grow(read, p, x) {
+        const dense = (name: string, one: Vector) =>
+          add(turnedOf(read, `${p}${name}.weight`, 0, one), Float64Array.from(read.get(`${p}${name}.bias`).values));
+        return dense('mlp.c_proj', gelu(dense('mlp.c_fc', x)));
+      },
+    },
+    bound: nearGelu,
+  },
 ];
 
-testDecoders(cases);
-
-it('outputs of models whose heads have norms of their own are refused', async () => {
-  const one = cases.find(({ name }) => name.startsWith('Command R+')) as DecoderCase;
-  const weights = weightsOfTable(one.table, one.layers ?? 3);
-  const file = new Uint8Array(fileOf(await convertedDecoder(one, weights), weights));
-  await expect(ownLogits(file, decoderTokens)).rejects.toMatchObject({
-    code: 'UNKNOWN_FORMAT',
-    tensor: 'blk.0.attn_q_norm.weight',
-  });
-});
-
-describe('EmbeddingGemma', () => {
-  needNative();
-
-  const table: HandTable = {
-    prefix: 'layers.',
-    outside: `
-      embed_tokens.weight  token_embd.weight   264x64
-      norm.weight          output_norm.weight  64  +1`,
-    layer: `
-      input_layernorm.weight             attn_norm.weight            64  +1
-      post_attention_layernorm.weight    post_attention_norm.weight  64  +1
-      pre_feedforward_layernorm.weight   ffn_norm.weight             64  +1
-      post_feedforward_layernorm.weight  post_ffw_norm.weight        64  +1
-      self_attn.q_norm.weight            attn_q_norm.weight          16  +1
-      self_attn.k_norm.weight            attn_k_norm.weight          16  +1
-      ${attention}${gated}`,
-  };
-  const one: DecoderCase = {
-    name: 'EmbeddingGemma',
-    hugging: 'Gemma3TextModel',
-    architecture: 'gemma-embedding',
-    layers: 7,
-    config: {
-      head_dim: 16,
-      query_pre_attn_scalar: 16,
-      sliding_window: 4,
-      rope_theta: 1e6,
-      rope_local_base_freq: 10000,
-      use_bidirectional_attention: true,
-    },
-    keys: [],
-    table,
-  };
-  const pooled = {
-    'modules.json': [{ type: 'sentence_transformers.models.Pooling', path: '1_Pooling' }],
-    '1_Pooling/config.json': { pooling_mode_mean_tokens: true },
-  };
-
-  it('has the keys, tensors and vectors of the definition', async () => {
-    const weights = weightsOfTable(table, 7);
-    const conversion = await convertedDecoder(one, weights, pooled);
-    const got = conversion.keys.filter(({ name }) => !name.startsWith('tokenizer.'));
-    expect(byName(got.map(({ name, value }) => [name.replace('gemma-embedding.', ''), value]))).toEqual(
-      byName([
-        ['general.architecture', 'gemma-embedding'],
-        ['general.type', 'model'],
-        ['general.name', 'tiny'],
-        ['block_count', 7],
-        ['context_length', 128],
-        ['embedding_length', 64],
-        ['feed_forward_length', 96],
-        ['attention.head_count', 4],
-        ['attention.head_count_kv', 2],
-        ['rope.freq_base', 1e6],
-        ['rope.freq_base_swa', 10000],
-        ['attention.layer_norm_rms_epsilon', 1e-5],
-        ['attention.key_length', 16],
-        ['attention.value_length', 16],
-        ['attention.sliding_window', 4],
-        ['pooling_type', 1],
-      ]),
-    );
-    expectTensors(conversion, table, 7);
-    // The class of Hugging Face halves the window: a token sees two others on each side.
-    const states = decoderStates(
-      weights,
-      {
-        ...decoderBase,
-        layers: 7,
-        gemma: true,
-        theta: 1e6,
-        bothSides: true,
-        local: (layer) => ({ theta: layer === 5 ? 1e6 : 10000, divisor: 1 }),
-        window: (layer) => (layer === 5 ? Infinity : 3),
-        embedding: 'embed_tokens.weight',
-        prefix: 'layers.',
-        norms: { final: 'norm' },
-      },
-      decoderTokens,
-    );
-    const mean = states[0]!.map((_, i) => states.reduce((sum, state) => sum + state[i]!, 0) / states.length);
-    using native = new NativeModel(fileOf(conversion, weights));
-    expect(furthest([native.pooled(decoderTokens)], [mean])).toBeLessThan(nearGelu);
-  });
-
-  it('has the layers of sentence-transformers behind the pooling', async () => {
-    const weights = weightsOfTable(table, 7);
-    const random = new Random(77);
-    const [second, third] = [random.bell(128 * 64), random.bell(64 * 128)];
-    const brain = new Uint16Array(new Uint32Array(third.buffer).map((bits) => bits >>> 16));
-    const dense = (inputs: number, outputs: number) => ({
-      in_features: inputs,
-      out_features: outputs,
-      bias: false,
-      activation_function: 'torch.nn.modules.linear.Identity',
-    });
-    const files = {
-      ...pooled,
-      'modules.json': [
-        ...pooled['modules.json'],
-        { type: 'sentence_transformers.models.Dense', path: '2_Dense' },
-        { type: 'sentence_transformers.models.Dense', path: '3_Dense' },
-      ],
-      '2_Dense/config.json': dense(64, 128),
-      '2_Dense/model.safetensors': safetensors({ 'linear.weight': { dtype: 'F32', shape: [128, 64], data: second } }),
-      '3_Dense/config.json': dense(128, 64),
-      '3_Dense/model.safetensors': safetensors({ 'linear.weight': { dtype: 'BF16', shape: [64, 128], data: brain } }),
-    };
-    const conversion = await convertedDecoder(one, weights, files);
-    const got = conversion.keys.filter(({ name }) => /dense|pooling_type|sliding_window$/.test(name));
-    expect(byName(got.map(({ name, value }) => [name.replace('gemma-embedding.', ''), value]))).toEqual(
-      byName([
-        ['attention.sliding_window', 4],
-        ['dense_2_feat_in', 64],
-        ['dense_2_feat_out', 128],
-        ['dense_3_feat_in', 128],
-        ['dense_3_feat_out', 64],
-        ['pooling_type', 1],
-      ]),
-    );
-    expect(conversion.notes).toEqual([]);
-    const [a, b] = conversion.tensors.slice(0, 2);
-    expect([a?.name, a?.shape, a?.values]).toEqual(['dense_2.weight', [128, 64], second]);
-    const rounded = third.map((value) => {
-      const bits = Uint32Array.of(new Uint32Array(Float32Array.of(value).buffer)[0]! & 0xffff0000);
-      return new Float32Array(bits.buffer)[0]!;
-    });
-    expect([b?.name, b?.shape, b?.values]).toEqual(['dense_3.weight', [64, 128], rounded]);
-    // Every float16 that is finite, and the same numbers by their definition.
-    const halves = Uint16Array.from({ length: 128 * 64 }, (_, i) => ((i * 8 + (i % 8)) % 0x7c00) | ((i & 1) << 15));
-    const wide = Float32Array.from(halves, (bits) => {
-      const [sign, exponent, fraction] = [bits >> 15 ? -1 : 1, (bits >> 10) & 31, (bits & 1023) / 1024];
-      return sign * (exponent === 0 ? fraction * 2 ** -14 : (1 + fraction) * 2 ** (exponent - 15));
-    });
-    for (const [dtype, data, values] of [
-      ['F16', halves, wide],
-      ['F64', Float64Array.from(wide), wide],
-    ] as const) {
-      const weight = safetensors({ 'linear.weight': { dtype, shape: [128, 64], data } });
-      const { tensors } = await convertedDecoder(one, weights, { ...files, '2_Dense/model.safetensors': weight });
-      expect(tensors[0]?.values, dtype).toEqual(values);
-    }
-    const whole = safetensors({ 'linear.weight': { dtype: 'I16', shape: [128, 64], data: new Int16Array(128 * 64) } });
-    await expect(convertedDecoder(one, weights, { ...files, '2_Dense/model.safetensors': whole })).rejects.toThrow(
-      'linear.weight is I16, and no float',
-    );
-    // llama.cpp multiplies the pooled vector by both.
-    using plain = new NativeModel(fileOf(await convertedDecoder(one, weights, pooled), weights));
-    using native = new NativeModel(fileOf(conversion, weights));
-    const times = (matrix: Float32Array, x: readonly number[]) =>
-      Array.from({ length: matrix.length / x.length }, (_, row) =>
-        x.reduce((sum, value, i) => sum + value * matrix[row * x.length + i]!, 0),
-      );
-    const expected = times(rounded, times(second, [...plain.pooled(decoderTokens)]));
-    const largest = Math.max(...expected.map(Math.abs));
-    // Each product sums at most 128 terms in float32.
-    expect(furthest([native.pooled(decoderTokens)], [expected])).toBeLessThan(largest * 128 * 2 ** -22);
-    // A layer of another size than its settings, and a part that llama.cpp does not apply.
-    await expect(convertedDecoder(one, weights, { ...files, '2_Dense/config.json': dense(64, 96) })).rejects.toThrow(
-      'by 2_Dense/config.json it is [96, 64]',
-    );
-    const tanh = { ...dense(64, 128), activation_function: 'torch.nn.modules.activation.Tanh' };
-    const { notes } = await convertedDecoder(one, weights, { ...files, '2_Dense/config.json': tanh });
-    expect(notes).toMatchObject([{ kind: 'denseLeftOut', paths: ['2_Dense'] }]);
-  });
-});
-
-it('takes Phi-2 without a bias of the head as with one of zeros', async () => {
-  const one = cases.find(({ name }) => name === 'Phi-2') as DecoderCase;
-  const weights = weightsOfTable(one.table, 3);
-  const without = new Map([...weights].filter(([name]) => name !== 'lm_head.bias'));
-  const zeros = new Map(weights).set('lm_head.bias', { shape: [264], values: new Float32Array(264) });
-  const [made, stored] = [await convertedDecoder(one, without), await convertedDecoder(one, zeros)];
-  expect(made.keys).toEqual(stored.keys);
-  expect(made.tensors.find(({ name }) => name === 'output.bias')?.values).toEqual(new Float32Array(264));
-  using native = new NativeModel(fileOf(made, without));
-  using other = new NativeModel(fileOf(stored, zeros));
-  expect(native.logits(decoderTokens)).toEqual(other.logits(decoderTokens));
-});
-
-it('writes the pooling of Arcee', async () => {
-  const one = cases.find(({ name }) => name === 'Arcee') as DecoderCase;
-  const { keys } = await convertedDecoder(one, weightsOfTable(one.table, 3), {
-    'modules.json': [{ type: 'sentence_transformers.models.Pooling', path: '1_Pooling' }],
-    '1_Pooling/config.json': { pooling_mode_mean_tokens: true },
-  });
-  expect(keys.find(({ name }) => name === 'arcee.pooling_type')?.value).toBe(1);
-});
-
-testRefusals(cases, [
+const refusals: readonly Refusal[] = [
   ['Gemma 1', { rope_theta: 5000 }, /rope_theta is 5000/],
   ['Gemma 1', { hidden_act: 'relu' }, /hidden_act is "relu"/],
   ['Ministral 3, whose queries grow with their position', { model_type: 'mistral4' }, /mistral4/],
@@ -1351,73 +1214,16 @@ testRefusals(cases, [
   ['Arcee', { attention_bias: true }, /attention_bias is true/],
   ['Arcee', { mlp_bias: true }, /mlp_bias is true/],
   ['Arcee', { rope_scaling: { type: 'dynamic', factor: 2 } }, /rope_type is "dynamic"/],
-]);
+  ['MiniCPM', { rope_scaling: { rope_type: 'yarn', factor: 2 } }, /rope_type is "yarn"/],
+  [
+    'MiniCPM',
+    { rope_scaling: { rope_type: 'longrope', original_max_position_embeddings: 64 } },
+    /original_max_position_embeddings is 64/,
+  ],
+  ['GPT-2', { activation_function: 'relu' }, /activation_function is "relu"/],
+  ['GPT-2', { n_inner: 100 }, /n_inner is 100/],
+  ['GPT-2', { n_ctx: 16 }, /n_ctx is 16 and n_positions is 32/, 'BAD_FILE'],
+  ['GPT-2', { n_head: 5 }, /n_embd 64 is not a multiple/, 'BAD_FILE'],
+];
 
-describe('tokens that the converter sets', () => {
-  const ids = ({ keys }: Conversion) =>
-    keys.filter(({ name }) => /_token_id$|add_/.test(name)).map(({ name, value }) => [name.slice(15), value]);
-  const convertedOf = (name: string, config: FolderJson, files: FolderJson) => {
-    const one = cases.find((found) => found.name === name)!;
-    const weights = weightsOfTable(one.table, one.layers ?? 3);
-    return convertedDecoder({ ...one, config: { ...one.config, ...config } }, weights, files);
-  };
-  const of = async (name: string, config: FolderJson, files: FolderJson) => ids(await convertedOf(name, config, files));
-
-  it('for Gemma 1, Nemotron, Phi-2 and Hunyuan', async () => {
-    const usual = { bos_token_id: 1, eos_token_id: 2, pad_token_id: 3 };
-    expect(byName(await of('Gemma 1', usual, {}))).toEqual(
-      byName([
-        ['bos_token_id', 1],
-        ['eos_token_id', 2],
-        ['padding_token_id', 3],
-        ['eot_token_id', 107],
-        ['add_space_prefix', false],
-      ]),
-    );
-    expect(byName(await of('Nemotron', usual, {}))).toEqual(
-      byName([
-        ['bos_token_id', 1],
-        ['eos_token_id', 2],
-        ['padding_token_id', 0],
-        ['unknown_token_id', 1],
-        ['add_space_prefix', false],
-      ]),
-    );
-    expect(byName(await of('Phi-2', usual, { 'tokenizer_config.json': { add_bos_token: true } }))).toEqual(
-      byName([
-        ['add_bos_token', true],
-        ['bos_token_id', 1],
-        ['eos_token_id', 2],
-        ['padding_token_id', 3],
-        ['add_space_prefix', false],
-      ]),
-    );
-    expect(byName(await of('Phi-2', {}, {}))).toEqual(
-      byName([
-        ['add_bos_token', false],
-        ['add_space_prefix', false],
-      ]),
-    );
-    const generation = { 'generation_config.json': { eos_token_id: [7, 8] } };
-    expect(byName(await of('Hunyuan', { ...usual, eod_token_id: 5 }, generation))).toEqual(
-      byName([
-        ['bos_token_id', 1],
-        ['eos_token_id', 5],
-        ['padding_token_id', 3],
-        ['eot_token_id', 7],
-        ['add_space_prefix', false],
-      ]),
-    );
-    const all = await convertedOf('ChatGLM 3 and GLM-4-9B', { eos_token_id: 2 }, {});
-    expect(byName(ids(all))).toEqual(
-      byName([
-        ['add_bos_token', false],
-        ['eos_token_id', 2],
-        ['add_space_prefix', false],
-      ]),
-    );
-    expect(byName(await of('Ernie 4.5', {}, { 'tokenizer_config.json': { add_prefix_space: true } }))).toEqual(
-      byName([['add_space_prefix', true]]),
-    );
-  });
-});
+export const dense = { cases, refusals };

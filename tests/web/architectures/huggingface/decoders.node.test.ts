@@ -1,0 +1,204 @@
+// Decoders: their keys and tensors beside tables that were written by hand from llama.cpp's converter, and their logits in llama.cpp beside a
+// forward pass in float64 that knows Hugging Face's definitions only. A family is a row of a list in support/decoders.
+import { describe, expect, it } from 'vitest';
+import { convertHuggingface } from '../../../../web/src/architectures/huggingface/convert.js';
+import type { Conversion } from '../../../../web/src/architectures/recipe.js';
+import {
+  caseOf,
+  convertedDecoder,
+  decoderTokens,
+  type FolderJson,
+  testDecoders,
+  testRefusals,
+} from '../../support/decoder-cases.js';
+import { besideTowers } from '../../support/decoders/beside-towers.js';
+import { dense } from '../../support/decoders/dense.js';
+import { mixtures } from '../../support/decoders/experts.js';
+import { latentAttention } from '../../support/decoders/latent.js';
+import { NativeModel } from '../../support/llama-run.js';
+import { ownLogits } from '../../support/own-logits.js';
+import { byName, fileOf, folderOf, type Weights } from '../../support/recipes.js';
+import { weightsOfTable } from '../../support/tensor-table.js';
+import { decoderConfig, plainTokenizer } from '../../support/tiny-huggingface.js';
+
+const families = [dense, mixtures, latentAttention, besideTowers];
+const cases = families.flatMap((family) => family.cases);
+testDecoders(cases);
+testRefusals(
+  cases,
+  families.flatMap(({ refusals }) => refusals),
+);
+
+it('outputs of models whose heads have norms of their own are refused', async () => {
+  const one = caseOf(cases, 'Command R+');
+  const weights = weightsOfTable(one.table, one.layers ?? 3);
+  const file = new Uint8Array(fileOf(await convertedDecoder(one, weights), weights));
+  await expect(ownLogits(file, decoderTokens)).rejects.toMatchObject({
+    code: 'UNKNOWN_FORMAT',
+    tensor: 'blk.0.attn_q_norm.weight',
+  });
+});
+
+it('takes Phi-2 without a bias of the head as with one of zeros', async () => {
+  const one = caseOf(cases, 'Phi-2');
+  const weights = weightsOfTable(one.table, 3);
+  const without = new Map([...weights].filter(([name]) => name !== 'lm_head.bias'));
+  const zeros = new Map(weights).set('lm_head.bias', { shape: [264], values: new Float32Array(264) });
+  const [made, stored] = [await convertedDecoder(one, without), await convertedDecoder(one, zeros)];
+  expect(made.keys).toEqual(stored.keys);
+  expect(made.tensors.find(({ name }) => name === 'output.bias')?.values).toEqual(new Float32Array(264));
+  using native = new NativeModel(fileOf(made, without));
+  using other = new NativeModel(fileOf(stored, zeros));
+  expect(native.logits(decoderTokens)).toEqual(other.logits(decoderTokens));
+});
+
+it('writes the pooling of Arcee', async () => {
+  const one = caseOf(cases, 'Arcee');
+  const { keys } = await convertedDecoder(one, weightsOfTable(one.table, 3), {
+    'modules.json': [{ type: 'sentence_transformers.models.Pooling', path: '1_Pooling' }],
+    '1_Pooling/config.json': { pooling_mode_mean_tokens: true },
+  });
+  expect(keys.find(({ name }) => name === 'arcee.pooling_type')?.value).toBe(1);
+});
+
+describe('tokens that the converter sets', () => {
+  const ids = ({ keys }: Conversion) =>
+    keys.filter(({ name }) => /_token_id$|add_/.test(name)).map(({ name, value }) => [name.slice(15), value]);
+  const convertedOf = (name: string, config: FolderJson, files: FolderJson) => {
+    const one = caseOf(cases, name);
+    const weights = weightsOfTable(one.table, one.layers ?? 3);
+    return convertedDecoder({ ...one, config: { ...one.config, ...config } }, weights, files);
+  };
+  const of = async (name: string, config: FolderJson, files: FolderJson) => ids(await convertedOf(name, config, files));
+
+  it('for Gemma 1, Nemotron, Phi-2 and Hunyuan', async () => {
+    const usual = { bos_token_id: 1, eos_token_id: 2, pad_token_id: 3 };
+    expect(byName(await of('Gemma 1', usual, {}))).toEqual(
+      byName([
+        ['bos_token_id', 1],
+        ['eos_token_id', 2],
+        ['padding_token_id', 3],
+        ['eot_token_id', 107],
+        ['add_space_prefix', false],
+      ]),
+    );
+    expect(byName(await of('Nemotron', usual, {}))).toEqual(
+      byName([
+        ['bos_token_id', 1],
+        ['eos_token_id', 2],
+        ['padding_token_id', 0],
+        ['unknown_token_id', 1],
+        ['add_space_prefix', false],
+      ]),
+    );
+    expect(byName(await of('Phi-2', usual, { 'tokenizer_config.json': { add_bos_token: true } }))).toEqual(
+      byName([
+        ['add_bos_token', true],
+        ['bos_token_id', 1],
+        ['eos_token_id', 2],
+        ['padding_token_id', 3],
+        ['add_space_prefix', false],
+      ]),
+    );
+    expect(byName(await of('Phi-2', {}, {}))).toEqual(
+      byName([
+        ['add_bos_token', false],
+        ['add_space_prefix', false],
+      ]),
+    );
+    const generation = { 'generation_config.json': { eos_token_id: [7, 8] } };
+    expect(byName(await of('Hunyuan', { ...usual, eod_token_id: 5 }, generation))).toEqual(
+      byName([
+        ['bos_token_id', 1],
+        ['eos_token_id', 5],
+        ['padding_token_id', 3],
+        ['eot_token_id', 7],
+        ['add_space_prefix', false],
+      ]),
+    );
+    const all = await convertedOf('ChatGLM 3 and GLM-4-9B', { eos_token_id: 2 }, {});
+    expect(byName(ids(all))).toEqual(
+      byName([
+        ['add_bos_token', false],
+        ['eos_token_id', 2],
+        ['add_space_prefix', false],
+      ]),
+    );
+    expect(byName(await of('Ernie 4.5', {}, { 'tokenizer_config.json': { add_prefix_space: true } }))).toEqual(
+      byName([['add_space_prefix', true]]),
+    );
+  });
+});
+
+describe('limits of YaRN that llama.cpp rounds', () => {
+  it.each([
+    [false, 1],
+    [true, 0],
+    [undefined, 0],
+  ])('have a note where config.json does not truncate them: %s', async (truncate, count) => {
+    const yarn = { rope_type: 'yarn', factor: 32, original_max_position_embeddings: 64, truncate };
+    const gptOss = caseOf(cases, 'gpt-oss in 16 bits');
+    const one = { ...gptOss, config: { ...gptOss.config, rope_scaling: yarn } };
+    const { notes } = await convertedDecoder(one, weightsOfTable(one.table, 4));
+    const found = notes.filter(({ kind }) => kind === 'computedOtherwise');
+    expect(found).toHaveLength(count);
+    if (count > 0) expect(found[0]?.text).toContain('rope_scaling.truncate is false');
+  });
+});
+
+describe('names and notes of language models beside towers', () => {
+  const tower = { shape: [4], values: Float32Array.of(1, 2, 3, 4) };
+  const named = (weights: Weights, change: (name: string) => string, ...towers: string[]): Weights =>
+    new Map([
+      ...[...weights].map(([name, weight]) => [change(name), weight] as const),
+      ...towers.map((n) => [n, tower] as const),
+    ]);
+
+  it.each([
+    ['LLaVA', (name: string) => `language_model.${name}`, 'vision_tower.vision_model.x', 'clip_vision_model'],
+    [
+      'LLaVA',
+      (name: string) => name.replace('model.', 'model.language_model.'),
+      'model.vision_tower.x',
+      'clip_vision_model',
+    ],
+    ['SmolVLM', (name: string) => name.replace('model.', 'model.text_model.'), 'model.connector.x', 'smolvlm_vision'],
+    ['Qwen3-VL', (name: string) => name.replace('model.', 'model.language_model.'), 'model.visual.x', 'qwen3_vl'],
+  ])('of %s under the names of its folders', async (name, change, towerName, type) => {
+    const one = caseOf(cases, name);
+    const weights = weightsOfTable(one.table, 3);
+    const plain = await convertedDecoder(one, weights);
+    const vision = { ...(one.config?.vision_config as object | undefined), model_type: type };
+    const { vision_config: _, ...config } = { ...one.config };
+    const text = decoderConfig('', { ...config, architectures: undefined, num_hidden_layers: 3 });
+    const files = {
+      'config.json': { architectures: [one.hugging], text_config: text, vision_config: vision },
+      'tokenizer.json': plainTokenizer(),
+    };
+    const whole = await convertHuggingface(folderOf(named(weights, change, towerName), files));
+    expect(whole.keys).toEqual(plain.keys);
+    expect(whole.tensors).toEqual(plain.tensors.map((tensor) => ({ ...tensor, sources: tensor.sources.map(change) })));
+    expect(whole.notes).toEqual([
+      expect.objectContaining({
+        kind: 'towersLeftOut',
+        count: 1,
+        isKnown: true,
+        text: "the vision tower is left out (1 tensor); mmproj: true with to: 'F16' makes a second file of it",
+      }),
+    ]);
+  });
+
+  it('names towers that are not converted', async () => {
+    const weights = weightsOfTable(caseOf(cases, 'LLaVA').table, 3);
+    const files = (more: object) => ({
+      'config.json': { ...decoderConfig('LlamaForCausalLM'), ...more },
+      'tokenizer.json': plainTokenizer(),
+    });
+    const folder = named(weights, (name) => name, 'audio_tower.x', 'vision_tower.y');
+    const { notes } = await convertHuggingface(folderOf(folder, files({ audio_config: {} })));
+    expect(notes).toMatchObject([{ kind: 'towersLeftOut', count: 2, isKnown: false }]);
+    expect(notes[0]?.text).toMatch(/^towers for pictures or sound are left out \(2 tensors\)/);
+    // Without towers there is nothing to say.
+    expect((await convertHuggingface(folderOf(weights, files({ vision_config: {} })))).notes).toEqual([]);
+  });
+});
