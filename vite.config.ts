@@ -1,9 +1,10 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { defineConfig, type Plugin } from 'vite';
+import { build, defineConfig, type Plugin, type Rolldown, type UserConfig } from 'vite';
 import { aboutHtml, aboutPages } from './web/demo/about/build.mjs';
 import { guideHtml, guidePages } from './web/demo/guide/build.mjs';
+import { groupsOf } from './web/demo/shared/chunks.mjs';
 import { noticesText } from './web/demo/shared/notices.mjs';
 import { offlineWorker } from './web/demo/shared/offline.mjs';
 import { siteAddress, withShell } from './web/demo/shared/shell.mjs';
@@ -144,8 +145,8 @@ const withoutPolicy: Plugin = {
 /** Says nothing of plugins that take long on a busy machine, nor of modules that the package loads later than the pages do. */
 const checks = { pluginTimings: false, ineffectiveDynamicImport: false };
 
-/** Builds the site as static files that work in any folder of any server. */
-export default defineConfig({
+/** The site, as static files that work in any folder of any server. @param fileOf the name of the file for a module, if it shares one */
+const config = (plugins: Plugin[], fileOf?: (id: string) => string | undefined): UserConfig => ({
   root: site,
   base: './',
   resolve: {
@@ -155,7 +156,7 @@ export default defineConfig({
       { find: /^scalepoint\/bench$/, replacement: file('./web/src/bench.ts') },
     ],
   },
-  plugins: [pages, shell, sharedWorkers, stylesFirst, notices, offline, withoutPolicy],
+  plugins: [pages, shell, sharedWorkers, stylesFirst, ...plugins, withoutPolicy],
   worker: { format: 'es', rolldownOptions: { checks } },
   build: {
     outDir: file('./build/demo'),
@@ -167,11 +168,34 @@ export default defineConfig({
       checks,
       input: ['', 'model/', 'numbers/', 'search/', 'speed/', ...made.keys()].map((page) => `${site}/${page}index.html`),
       output: {
-        // Small modules that pages need at once would else share a file with the library, which pages load later.
-        codeSplitting: {
-          groups: [{ name: 'core', test: /web[\\/]src[\\/]core[\\/](?!core\.mjs|load\.ts|own-wasm\.ts)/ }],
+        codeSplitting: fileOf === undefined || {
+          includeDependenciesRecursively: false,
+          groups: [{ name: (id) => fileOf(id) }],
         },
       },
     },
   },
 });
+
+/** Groups the modules of the site by what loads them, as a build without groups has it. */
+async function groups(): Promise<(id: string) => string | undefined> {
+  const { output } = (await build({
+    ...config([]),
+    configFile: false,
+    logLevel: 'warn',
+    build: { ...config([]).build, write: false, minify: false },
+  })) as Rolldown.RolldownOutput;
+  const chunks = output.filter((one) => one.type === 'chunk');
+  const names = new Map<string, string>();
+  for (const [i, group] of groupsOf(chunks).entries()) {
+    const members = chunks.filter(({ fileName }) => group.includes(fileName));
+    // Names of chunks repeat.
+    for (const id of members.flatMap(({ moduleIds }) => moduleIds))
+      if (!id.startsWith('\0')) names.set(id, `${members[0]?.name}-${i}`);
+  }
+  return (id) => names.get(id);
+}
+
+export default defineConfig(async ({ command }) =>
+  command === 'build' ? config([notices, offline], await groups()) : config([]),
+);
