@@ -5,12 +5,16 @@ export interface Step {
   /** Tells visits apart: steps outlive a reload of the page, its models do not. */
   readonly visit: number;
   readonly at: number;
+  /** Identity of the place among the models that the browser can open again: see `keepModel`. */
+  readonly kept?: string;
 }
 
 /** The address, and the ways through its history. */
 export interface Address {
   /** The settings in the address, with `#`, or an empty text. */
   readonly hash: string;
+  /** The step on show; undefined at first, and if the address was edited by hand. */
+  readonly step: Step | undefined;
   /** Adds a step with settings. Steps that lie ahead are gone. */
   push(step: Step, hash: string): void;
   replace(step: Step, hash: string): void;
@@ -19,7 +23,7 @@ export interface Address {
   listen(onStep: (step: Step | undefined) => void): void;
 }
 
-function isStep(state: unknown): state is Step {
+export function isStep(state: unknown): state is Step {
   return typeof state === 'object' && state !== null && 'visit' in state && 'at' in state;
 }
 
@@ -31,6 +35,9 @@ export function pageAddress(): Address {
   return {
     get hash() {
       return location.hash;
+    },
+    get step() {
+      return isStep(history.state) ? history.state : undefined;
     },
     push: (step, hash) => history.pushState(step, '', withHash(hash)),
     replace: (step, hash) => history.replaceState(step, '', withHash(hash)),

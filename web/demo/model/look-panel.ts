@@ -251,7 +251,8 @@ export class LookPanel {
     let facts = '';
     if (tensor !== undefined) {
       const { shape, from, to, kept } = tensor;
-      facts = `${formatShape(shape)} · ${kept === undefined ? `${from} becomes ${to}` : `${from}, stays: ${kept.text}`}`;
+      const becomes = state.plan === undefined ? from : `${from} becomes ${to}`;
+      facts = `${formatShape(shape)} · ${kept === undefined ? becomes : `${from}, stays: ${kept.text}`}`;
     }
     return html`
       ${hint}

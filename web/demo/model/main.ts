@@ -1,10 +1,14 @@
 // Starts the page *Your model*. Before a model is open, the page only takes files.
 import { byId, setText } from '../shared/dom.js';
 import { startDropping } from '../shared/drop.js';
+import { chooseHandles, type Handle } from '../shared/handles.js';
 import { takeFiles } from '../shared/handover.js';
+import type { KeptModel } from '../shared/kept.js';
 import { messageOf, showProblem } from '../shared/problems.js';
+import { recall } from '../shared/remember.js';
 import { sampleFile, storyteller } from '../shared/sample.js';
 import { startSite } from '../shared/site.js';
+import { isStep } from './address.js';
 import { hubApp, linkOf, nameInLink, storedToken, storeToken } from './hub-link.js';
 import type { Opening } from './panels.js';
 import { removeLeftovers } from './save.js';
@@ -42,6 +46,10 @@ async function withPanels(begin: (opening: Opening) => void, words = 'Opening…
 }
 
 const open = (files: readonly File[], how: 'open' | 'drop') => withPanels((opening) => opening[how](files));
+
+/** Opens what is behind handles. */
+const openHandles = (handles: readonly Handle[]) =>
+  import('../shared/kept.js').then(({ filesBehind }) => filesBehind(handles)).then((files) => open(files, 'open'));
 
 /** Opens a model of the hub. Where this page took the place of another one, whose policy lets it ask nobody, it is loaded anew. */
 function openHub(name: string): void {
@@ -107,7 +115,13 @@ function startNaming(): void {
 
 function startChoosing(): void {
   const picker = byId('file', HTMLInputElement);
-  byId('choose', HTMLButtonElement).addEventListener('click', () => picker.click());
+  /** Has the visitor choose. @param instead chooses where the browser gives no handles */
+  const choose = async (kind: 'files' | 'folder', instead: HTMLInputElement) => {
+    const handles = await chooseHandles(kind);
+    if (handles === undefined) instead.click();
+    else if (handles.length > 0) void openHandles(handles);
+  };
+  byId('choose', HTMLButtonElement).addEventListener('click', () => void choose('files', picker));
   picker.addEventListener('change', () => {
     const files = [...(picker.files ?? [])];
     // Cleared, so that choosing the same file again is a change.
@@ -123,8 +137,8 @@ function startChoosing(): void {
   byId('sample-story', HTMLButtonElement).addEventListener('click', () => openSample(storyteller()));
   const folder = byId('folder', HTMLInputElement);
   const chooseFolder = byId('choose-folder', HTMLButtonElement);
-  chooseFolder.hidden = !('webkitdirectory' in folder);
-  chooseFolder.addEventListener('click', () => folder.click());
+  chooseFolder.hidden = !('webkitdirectory' in folder || 'showDirectoryPicker' in globalThis);
+  chooseFolder.addEventListener('click', () => void choose('folder', folder));
   folder.addEventListener('change', () => {
     const files = [...(folder.files ?? [])].map((file) => ({ path: file.webkitRelativePath, file }));
     folder.value = '';
@@ -155,7 +169,8 @@ function loadSoon(): void {
   const load = () => void loadPanels().catch(() => {});
   for (const event of ['pointermove', 'pointerdown', 'keydown', 'dragenter'])
     addEventListener(event, load, { once: true });
-  if (location.hash.length > 1) load();
+  // A step of an earlier visit is shown again, where the browser can.
+  if (location.hash.length > 1 || (isStep(history.state) && history.state.kept !== undefined)) load();
 }
 
 /** Removes temporary files of earlier visits, such as one that ended during a save, and says so. */
@@ -176,8 +191,13 @@ function start(): void {
   // Where the site is installed, the system opens models with this page.
   const { launchQueue } = globalThis as { launchQueue?: LaunchQueue };
   launchQueue?.setConsumer(({ files }) => {
-    if (files.length > 0) void Promise.all(files.map((handle) => handle.getFile())).then((all) => open(all, 'open'));
+    if (files.length > 0) void openHandles(files);
   });
+  // List what was open before.
+  if (recall('kept') !== '') {
+    const reopen = (kept: KeptModel) => void withPanels((opening) => opening.reopen(kept));
+    void import('./recent.js').then(({ showRecent }) => showRecent(reopen));
+  }
   // Take files that another page handed over.
   const files = takeFiles();
   if (files !== undefined) void open(files, 'open');

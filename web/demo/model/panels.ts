@@ -2,6 +2,7 @@
 import { byId, setText } from '../shared/dom.js';
 import type { ModelFile } from '../shared/files.js';
 import { formatBytes, formatMany } from '../shared/format.js';
+import type { KeptModel } from '../shared/kept.js';
 import { showProblem } from '../shared/problems.js';
 import { createStore } from '../shared/store.js';
 import { breakable, html, nothing, render, renderWithFocus, type TemplateResult } from '../shared/template.js';
@@ -50,7 +51,7 @@ function fileView({ name, format, tensors, files, hub }: ModelFile, session: Mod
         </details>
       </div>
       <div class="row">
-        <button type="button" id="another" @click=${() => byId('file', HTMLInputElement).click()}>Another file…</button>
+        <button type="button" id="another" @click=${() => byId('choose', HTMLButtonElement).click()}>Another file…</button>
         <button type="button" id="close" @click=${() => session.close()}>Close</button>
       </div>
     </div>`;
@@ -85,6 +86,8 @@ export interface Opening {
   open(files: readonly File[]): void;
   /** Opens files that were dropped, unless a panel takes them as data for the open model. */
   drop(files: readonly File[]): void;
+  /** Opens something that was open before. */
+  reopen(kept: KeptModel): void;
   /** Opens a model of the hub. @param endpoint address of the hub */
   openHub(name: string, endpoint: string): void;
 }
@@ -193,6 +196,7 @@ export function startPanels(): Opening {
     drop(files) {
       if (!outputs.take(files)) void session.open(files);
     },
+    reopen: (kept) => void session.reopen(kept),
     openHub: (name, endpoint) => void session.openHub(name, endpoint),
   };
 }

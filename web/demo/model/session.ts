@@ -2,8 +2,9 @@
 import { type ModelFormat, type ModelPlan, type PlanOptions, presetTarget } from 'scalepoint/model';
 import { outputsKind, type Preset, presets } from '../../src/tooling.js';
 import { callWorker } from '../shared/calls.js';
-import { type ModelFile, mainFile } from '../shared/files.js';
+import { type ModelFile, mainFile, nameInFolder } from '../shared/files.js';
 import { formatMany } from '../shared/format.js';
+import { askToRead, filesBehind, type KeptModel, keepModel, keptModels, mayRead } from '../shared/kept.js';
 import { announce } from '../shared/live.js';
 import { inputOf } from '../shared/page-files.js';
 import { failureText, type PageProblem, type ProblemAction, sentence } from '../shared/problems.js';
@@ -30,6 +31,7 @@ import { openHubModel } from './hub.js';
 import { planKind } from './kinds.js';
 import { firstLook, kindLabel, type Look } from './look.js';
 import { errorsKey, Measurer } from './measure.js';
+import { showRecent } from './recent.js';
 import { isModel, openAll, type Thing } from './several.js';
 import { type OpenedModel, Shown, type View } from './shown.js';
 import { Sizer } from './sizer.js';
@@ -60,30 +62,77 @@ export class ModelSession {
 
   constructor(store: Store<State>) {
     this.#store = store;
-    this.shown = new Shown(store, pageAddress(), (view, isNew) => {
-      const { name, tensors } = view.opened.model;
-      if (isNew) announce(`${name} is open, ${tensors.length} tensors`, 0);
-      void this.#update(view, isNew);
-    });
+    this.shown = new Shown(
+      store,
+      pageAddress(),
+      (view, isNew) => {
+        const { name, tensors } = view.opened.model;
+        if (isNew) announce(`${name} is open, ${tensors.length} tensors`, 0);
+        void this.#update(view, isNew);
+      },
+      (id) => void this.#return(id),
+    );
   }
 
   // ------------------------------------------------------------------------------------------------------- opening and closing
 
-  /** Opens files. After a failure the previous model stays open. */
-  async open(files: readonly File[]): Promise<void> {
+  /** Opens files. After a failure the previous model stays open. @param kept the step of an earlier visit that they are for */
+  async open(files: readonly File[], kept?: { readonly id: string; readonly hash: string }): Promise<void> {
     const { name } = mainFile(files);
     const wish = files.length === 1 ? `open ${name}` : 'open the other files';
-    const again = () => void this.open(files);
+    const again = () => void this.open(files, kept);
     if (!this.shown.isFree(wish, again)) return;
     const request = ++this.#request;
     this.#store.set({ opening: name, problem: undefined });
-    const found = await this.#read(files).catch((error: unknown) => explain(error));
+    const found = await this.#read(files, kept?.hash).catch((error: unknown) => explain(error));
     if (request !== this.#request) return;
     this.#store.set({ opening: undefined });
     if ('title' in found) {
       if (this.shown.isFree(wish, again)) this.#store.set({ problem: found });
-    } else if (this.shown.open(found, wish, again) && 'length' in found)
-      announce(`${formatMany(found.filter(isModel).length, 'model')} are open`, 0);
+      return;
+    }
+    if (!this.shown.open(found, wish, again, kept?.id)) return;
+    const models = 'length' in found ? found.filter(isModel) : [found.model];
+    const title = 'length' in found ? formatMany(models.length, 'model') : nameInFolder(found.model);
+    if ('length' in found) announce(`${title} are open`, 0);
+    // Keep the handles, so that a later visit can open it again.
+    const at = this.shown.key;
+    const id = await keepModel(
+      title,
+      models.flatMap(({ files }) => files as readonly File[]),
+    );
+    if (id === undefined) return;
+    this.shown.keep(at, id);
+    void this.showRecent();
+  }
+
+  /** Opens something that was open before. Call it on a click, since the browser may ask. */
+  async reopen(kept: KeptModel): Promise<void> {
+    if (await askToRead(kept)) await this.open(await filesBehind(kept.handles));
+  }
+
+  /** Lists what can be opened again, below the place for files. */
+  showRecent(): Promise<void> {
+    return showRecent((kept) => void this.reopen(kept));
+  }
+
+  /** Opens the place of a step of an earlier visit again, with the settings in its address. Asks where the browser demands it. */
+  async #return(id: string): Promise<void> {
+    const { hash } = location;
+    const request = ++this.#request;
+    const kept = (await keptModels()).find((one) => one.id === id);
+    if (kept === undefined) return;
+    const open = async () => {
+      const files = await filesBehind(kept.handles);
+      if (request === this.#request) await this.open(files, { id, hash });
+    };
+    const isFree = await mayRead(kept);
+    if (request !== this.#request || this.shown.key >= 0) return;
+    if (isFree) return open();
+    const run = () => void askToRead(kept).then((isGranted) => (isGranted ? open() : undefined));
+    const text = 'The browser asks for your permission before this page may read it again.';
+    const action = { label: `Open ${kept.name} again`, run };
+    this.#store.set({ problem: { title: `${kept.name} was open here`, text, action, isExpected: true } });
   }
 
   /** Opens a model of the hub. After a failure the previous model stays open. */
@@ -113,16 +162,17 @@ export class ModelSession {
   }
 
   /** Reads the headers of files: one model, several things, or the reason why nothing can be opened. */
-  async #read(files: readonly File[]): Promise<MeasuredModel | readonly Thing[] | PageProblem> {
+  async #read(files: readonly File[], hash?: string): Promise<MeasuredModel | readonly Thing[] | PageProblem> {
     const things = await openAll(files);
     const [only] = things;
     if (only === undefined || things.length > 1) return things;
-    return isModel(only) ? this.#opened(await withFolders(only)) : only.problem;
+    return isModel(only) ? this.#opened(await withFolders(only), hash) : only.problem;
   }
 
-  async #opened(model: ModelFile): Promise<MeasuredModel> {
+  /** @param hash its settings, if they are known */
+  async #opened(model: ModelFile, hash?: string): Promise<MeasuredModel> {
     const outputs = await outputsKind(inputOf(model.files)).catch(() => undefined);
-    const wanted = this.#wantedFor(model);
+    const wanted = hash ?? this.#wantedFor(model);
     const choice = choiceOf(formatIn(model, wanted), wanted);
     const sizer: Sizer = new Sizer(model, (sizes) => this.shown.set(opened, { sizes }));
     const mayMeasure = model.hub === undefined;
@@ -273,6 +323,7 @@ export class ModelSession {
       if (plan === undefined) set({ plan: undefined, errors: new Map(), expectedSeconds: undefined });
       if (isAboutCodes(error)) set({ isQuantized: true, plan: undefined });
       else set({ problem: explain(error, this) });
+      this.#followPlan();
       await this.#offers(view, true).catch(() => {});
     } finally {
       set({ measuring: opened.mayMeasure ? 'no' : 'asks' });
@@ -352,7 +403,13 @@ export class ModelSession {
   #followPlan(): void {
     const { look, plan } = this.#store.get();
     const tensor = tensorsOf(this.#store.get()).find(({ name }) => name === look?.name);
-    if (look === undefined || tensor === undefined) return;
+    if (look === undefined) return;
+    if (tensor === undefined) {
+      // Another format has other names.
+      this.#store.set({ look: undefined });
+      this.#lookAtFirst();
+      return;
+    }
     const { kinds: usual, type } = firstLook(tensor, plan !== undefined);
     const isGone = type === undefined && look.kinds.includes(planKind);
     const kinds = look.isChosen && !isGone ? look.kinds : usual;

@@ -61,6 +61,8 @@ export class Shown<Opened extends OpenedModel> {
   readonly #onView: (view: View<Opened>, isNew: boolean) => void;
   /** Every place of this visit, for going back and forward. Number -1 shows nothing. */
   readonly #places: Place<Opened>[] = [];
+  /** Identities of places that the browser can open again. */
+  readonly #kept = new Map<number, string>();
   #at = -1;
   #measuring = new AbortController();
   #lastStep = Number.NEGATIVE_INFINITY;
@@ -69,21 +71,31 @@ export class Shown<Opened extends OpenedModel> {
   /** The visitor's wish for which it is cancelled. */
   #next = () => {};
 
-  /** @param onView is called whenever another model or choice is on show. @param isNew true: another model, or the same one again */
+  readonly #onKept: (id: string) => void;
+
+  /**
+   * @param onView is called whenever another model or choice is on show; its second argument is true for another model, or the same one again
+   * @param onKept is called for a step of an earlier visit whose place the browser can open again
+   */
   constructor(
     store: Pick<Store<State>, 'get' | 'set' | 'draw'>,
     address: Address,
     onView: (view: View<Opened>, isNew: boolean) => void,
+    onKept: (id: string) => void = () => {},
   ) {
     this.#store = store;
     this.#address = address;
     this.#onView = onView;
-    address.replace(this.#step, address.hash.slice(1));
+    this.#onKept = onKept;
+    const { step } = address;
+    if (step?.kept !== undefined) queueMicrotask(() => onKept(step.kept as string));
+    else address.replace(this.#step, address.hash.slice(1));
     address.listen((step) => this.#return(step));
   }
 
   get #step(): Step {
-    return { visit: performance.timeOrigin, at: this.#at };
+    const kept = this.#kept.get(this.#at);
+    return { visit: performance.timeOrigin, at: this.#at, ...(kept && { kept }) };
   }
 
   /** The settings of the model on show, as in the address. */
@@ -113,13 +125,26 @@ export class Shown<Opened extends OpenedModel> {
 
   // ------------------------------------------------------------------------------------------------------------- ways to others
 
-  /** Opens a place. Returns false if a save is in the way, and says so. @param again opens it after the save */
-  open(place: Place<Opened>, wish: string, again: () => void): boolean {
+  /**
+   * Opens a place. Returns false if a save is in the way, and says so.
+   * @param again opens it after the save
+   * @param kept its identity, if a step of an earlier visit has it: as long as that step is on show, the place takes it
+   */
+  open(place: Place<Opened>, wish: string, again: () => void, kept?: string): boolean {
     if (!this.isFree(wish, again)) return false;
+    const isReturn = kept !== undefined && this.#address.step?.kept === kept;
     const at = this.#places.push(place) - 1;
+    if (kept !== undefined) this.#kept.set(at, kept);
     this.#show(at);
-    this.#address.push(this.#step, this.#hash);
+    if (isReturn) this.#address.replace(this.#step, this.#hash);
+    else this.#address.push(this.#step, this.#hash);
     return true;
+  }
+
+  /** Notes that the browser can open a place again, on a later visit. */
+  keep(at: number, kept: string): void {
+    this.#kept.set(at, kept);
+    if (at === this.#at) this.#address.replace(this.#step, this.#hash);
   }
 
   /** Shows nothing, unless a save is in the way. Going back shows the place again. */
@@ -144,6 +169,7 @@ export class Shown<Opened extends OpenedModel> {
     const place = step.visit === this.#step.visit ? this.#places[step.at] : undefined;
     if (place !== undefined && !isList(place)) place.choice = choiceOf(formatIn(place.model, hash), hash);
     this.#show(place === undefined ? -1 : step.at);
+    if (place === undefined && step.kept !== undefined) this.#onKept(step.kept);
   }
 
   /** Applies settings that were typed into the address. A link to a part of the page has none. */

@@ -198,7 +198,8 @@ export class TensorsPanel {
       const isLow = column.key === 'sqnr' && isMarked;
       const classes = [column.numeric && 'number', column.isExtra && 'extra', isLow && 'low'].filter(Boolean).join(' ');
       const mark = isLow ? html`<span class="low-mark">low </span>` : nothing;
-      return html`<td class=${classes} data-column=${column.label}>${mark}${column.text(tensor, measured)}</td>`;
+      const isUnknown = column.key === 'after' && state.plan === undefined;
+      return html`<td class=${classes} data-column=${column.label}>${mark}${isUnknown ? '' : column.text(tensor, measured)}</td>`;
     });
     return html`<tr aria-rowindex=${index + 2} class=${state.look?.name === name ? 'selected' : ''}
       ><th scope="row"><button type="button" class="link name" title=${name} data-look=${name} data-next="#model-table"

@@ -1,5 +1,6 @@
 import { byId } from './dom.js';
-import { isUnreadable, UnreadFile, unreadableText } from './file-error.js';
+import { filesIn } from './entries.js';
+import { type Handle, noteHandle } from './handles.js';
 
 /** Time without a dragover event after which a drag has ended. During a drag the events come every 50 to 350 milliseconds. */
 const silenceMilliseconds = 600;
@@ -37,28 +38,30 @@ export function startDropping(
   if (isFirst) listen();
 }
 
-/** The files of a dropped entry: itself, or those of the model in a folder. One that cannot be read has its reason. */
-async function filesIn(entry: FileSystemEntry): Promise<readonly File[]> {
-  try {
-    if (entry.isFile)
-      return [await new Promise<File>((resolve, reject) => (entry as FileSystemFileEntry).file(resolve, reject))];
-    // Only the formats know the files of a model. Pages that do not open models load them here.
-    const { modelFilesIn } = await import('./folder.js');
-    const found = await modelFilesIn(entry as FileSystemDirectoryEntry);
-    return found.length > 0
-      ? found
-      : [new UnreadFile(entry.name, `The folder ${entry.name} holds no file of a model.`)];
-  } catch (error) {
-    const lost = 'A part of this page could not be loaded. Check the connection, and drop it again.';
-    return [new UnreadFile(entry.name, isUnreadable(error) ? unreadableText : lost)];
-  }
-}
+/** An item of a drop, where the browser gives handles. */
+type Item = DataTransferItem & { getAsFileSystemHandle?(): Promise<Handle | null> };
 
 /** The dropped files; for folders, those of their models. Call it while the event is handled. */
 function filesOf(data: DataTransfer): readonly File[] | Promise<readonly File[]> {
-  const entries = [...data.items].flatMap((item) => item.webkitGetAsEntry?.() ?? []);
-  if (!entries.some((entry) => entry.isDirectory)) return [...data.files];
-  return Promise.all(entries.map(filesIn)).then((found) => found.flat());
+  const items = [...data.items].filter(({ kind }) => kind === 'file') as Item[];
+  const handles = items.map((item) =>
+    item.getAsFileSystemHandle?.().then(
+      (handle) => handle ?? undefined,
+      () => undefined,
+    ),
+  );
+  const entries = items.map((item) => item.webkitGetAsEntry?.());
+  if (!entries.some((entry) => entry?.isDirectory)) {
+    const files = [...data.files];
+    for (const [i, file] of files.entries()) noteHandle([file], handles[i]);
+    return files;
+  }
+  const found = entries.map(async (entry, i) => {
+    const files = entry ? await filesIn(entry) : [];
+    noteHandle(files, handles[i]);
+    return files;
+  });
+  return Promise.all(found).then((all) => all.flat());
 }
 
 /** Passes the files or the text of an event on. */

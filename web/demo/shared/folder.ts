@@ -70,21 +70,57 @@ const readAll = async (folder: FileSystemDirectoryEntry): Promise<FileSystemEntr
   }
 };
 
-async function filesIn(folder: FileSystemDirectoryEntry, depth: number): Promise<FolderFile[]> {
+/** A file or a folder, of a drop or behind a handle. */
+interface Entry {
+  readonly name: string;
+  /** Begins with the name of the folder that was dropped or chosen. */
+  readonly path: string;
+  /** The file; undefined for a folder. */
+  readonly file?: () => Promise<File>;
+  /** What is in the folder. */
+  readonly list: () => Promise<readonly Entry[]>;
+}
+
+const entryOf = (entry: FileSystemEntry): Entry => ({
+  name: entry.name,
+  get path() {
+    return entry.fullPath.slice(1);
+  },
+  ...(entry.isFile && {
+    file: () => new Promise<File>((resolve, reject) => (entry as FileSystemFileEntry).file(resolve, reject)),
+  }),
+  list: async () => (await readAll(entry as FileSystemDirectoryEntry)).map(entryOf),
+});
+
+const entryBehind = (handle: FileSystemFileHandle | FileSystemDirectoryHandle, path: string): Entry => ({
+  name: handle.name,
+  path,
+  ...(handle.kind === 'file' && { file: () => handle.getFile() }),
+  async list() {
+    const found: Entry[] = [];
+    const inside = (
+      handle as unknown as { values(): AsyncIterable<FileSystemFileHandle | FileSystemDirectoryHandle> }
+    ).values();
+    for await (const one of inside) found.push(entryBehind(one, `${path}/${one.name}`));
+    return found;
+  },
+});
+
+async function filesIn(folder: Entry, depth: number): Promise<FolderFile[]> {
   const found: FolderFile[] = [];
-  for (const entry of await readAll(folder)) {
-    if (entry.isFile) {
-      const file = await new Promise<File>((resolve, reject) => (entry as FileSystemFileEntry).file(resolve, reject));
-      const path = entry.fullPath.slice(1);
-      found.push({ path, file: withPath(file, path) });
-    } else if (depth > 0 && ([...inner, onnxFolder].includes(entry.name) || pipelinePart([entry.name]) !== undefined)) {
-      for (const one of await filesIn(entry as FileSystemDirectoryEntry, depth - 1)) found.push(one);
+  for (const { name, path, file, list } of await folder.list()) {
+    if (file !== undefined) found.push({ path, file: withPath(await file(), path) });
+    else if (depth > 0 && ([...inner, onnxFolder].includes(name) || pipelinePart([name]) !== undefined)) {
+      for (const one of await filesIn({ name, path, list }, depth - 1)) found.push(one);
     }
   }
   return found;
 }
 
-/** The files of the model in a folder that was dropped. */
-export async function modelFilesIn(folder: FileSystemDirectoryEntry): Promise<readonly File[]> {
-  return modelInFolder(await filesIn(folder, 1)).map(({ file }) => file);
+/** The files of the model in a folder that was dropped or chosen. */
+export async function modelFilesIn(
+  folder: FileSystemDirectoryEntry | FileSystemDirectoryHandle,
+): Promise<readonly File[]> {
+  const entry = 'kind' in folder ? entryBehind(folder, folder.name) : entryOf(folder);
+  return modelInFolder(await filesIn(entry, 1)).map(({ file }) => file);
 }

@@ -68,7 +68,7 @@ describe('the page for model files', () => {
     expect(site.complaints).toEqual([]);
   });
 
-  it('shows no empty parts if the tokenizer is missing, and all of them once there is a plan', async () => {
+  it('shows no empty parts if the tokenizer is missing, all of them once there is a plan, and none of these after it fails', async () => {
     const path = folder();
     page = await site.open('model/');
     await page.setInputFiles(
@@ -80,6 +80,19 @@ describe('the page for model files', () => {
     await page.click('#more summary');
     await page.selectOption('#model-target', 'int8');
     await expect.poll(() => page.isVisible('#bytes-kinds th')).toBe(true);
+    await page.click('#model-rows button.name:has-text("self_attn.q_proj")');
+    await expect.poll(() => page.textContent('#look-facts')).toMatch(/becomes|stays/);
+    const figures = () =>
+      page.evaluate(() => {
+        const ids = ['model-size', 'model-totals', 'model-expectation', 'model-status', 'model-notes', 'look-facts'];
+        const cells = [...document.querySelectorAll('#model-rows [data-column="After"], #model-rows .keep')];
+        return [...ids.map((id) => document.getElementById(id)), ...cells].map((node) => node?.textContent?.trim());
+      });
+    expect((await figures()).join(' ')).toMatch(/exactly.*kB/);
+    await page.selectOption('#model-target', 'Q4_K_M');
+    await expect.poll(() => page.textContent('#problems')).toContain('tokenizer.json is missing');
+    await expect.poll(async () => (await figures()).join('')).toMatch(/^\d+ × \d+ · F32$/);
+    expect(await page.isVisible('#bytes')).toBe(false);
   });
 
   it('removes what an earlier visit left behind, and says so', async () => {

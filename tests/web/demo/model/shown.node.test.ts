@@ -17,6 +17,9 @@ class Steps implements Address {
   get now() {
     return this.#all[this.#at]!;
   }
+  get step() {
+    return this.now.step;
+  }
   get hash() {
     return this.now.hash && `#${this.now.hash}`;
   }

@@ -1,5 +1,7 @@
 // Ways to a model on the page besides a file that is dropped or chosen: samples, a folder, and the system.
-import { readFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { Page } from 'playwright';
 import { expect, it } from 'vitest';
 import { path, sample, startSite } from '../site.js';
@@ -7,6 +9,7 @@ import { path, sample, startSite } from '../site.js';
 const site = startSite();
 let page: Page;
 const folder = path('web/demo/public/samples/storyteller');
+const name = () => page.textContent('#model-name').catch(() => '');
 const facts = () => page.textContent('#model-facts').catch(() => '');
 
 it('opens the language model of the site, with which it writes', async () => {
@@ -47,11 +50,85 @@ it('can be installed, and then opens files of the system', async () => {
   }
   expect(Object.values(handler?.accept ?? {})).toEqual([['.gguf', '.safetensors', '.onnx']]);
   // The system hands over handles.
-  await page.evaluate((base64) => {
+  await page.evaluate(async (base64) => {
     const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
-    const file = new File([bytes], 'mine.safetensors');
+    const folder = await navigator.storage.getDirectory();
+    const handle = await folder.getFileHandle('mine.safetensors', { create: true });
+    const stream = await handle.createWritable();
+    await stream.write(bytes);
+    await stream.close();
     const { launched } = globalThis as unknown as { launched(given: object): void };
-    launched({ files: [{ getFile: async () => file }] });
+    launched({ files: [handle] });
   }, readFileSync(sample).toString('base64'));
-  await expect.poll(() => page.textContent('#model-name').catch(() => '')).toBe('mine.safetensors');
+  await expect.poll(name).toBe('mine.safetensors');
+  await page.check('input[value="small"]', { force: true });
+  const size = () => page.textContent('#model-size');
+  await expect.poll(size).not.toBe('');
+  const small = await size();
+  const kept = () => page.evaluate(() => typeof history.state.kept);
+  await expect.poll(kept).toBe('string');
+
+  // A reload keeps the model and its settings, and Back those of an earlier visit.
+  const steps = () => page.evaluate(() => history.length);
+  const before = await steps();
+  await page.reload();
+  await expect.poll(name).toBe('mine.safetensors');
+  await expect.poll(size).toBe(small);
+  expect([new URL(page.url()).hash, await steps()]).toEqual(['#to=int4', before]);
+  await page.goBack();
+  await expect.poll(size).not.toBe(small);
+  expect(new URL(page.url()).hash).toBe('');
+  expect(await name()).toBe('mine.safetensors');
+
+  // Where the browser wants a permission again, one button asks for it.
+  await page.context().addInitScript(() => {
+    let state = 'prompt';
+    Object.assign(FileSystemHandle.prototype, {
+      queryPermission: async () => state,
+      requestPermission: async () => {
+        state = 'granted';
+        return state;
+      },
+    });
+  });
+  await page.reload();
+  await page.click('#problems button:has-text("Open mine.safetensors again")');
+  await expect.poll(name).toBe('mine.safetensors');
+  expect(await page.textContent('#problems')).toBe('');
+
+  // It is in the list, until the visitor wants it to be forgotten.
+  await page.click('#close');
+  await page.waitForSelector('#recent:visible');
+  expect(await site.axe('#recent')).toEqual([]);
+  await page.click('#recent button:has-text("mine.safetensors")');
+  await expect.poll(name).toBe('mine.safetensors');
+  await expect.poll(kept).toBe('string');
+  await page.click('#close');
+  await page.click('#recent-forget');
+  await expect.poll(() => page.isVisible('#recent')).toBe(false);
+  await page.reload();
+  await expect.poll(() => page.isVisible('#choose')).toBe(true);
+  expect(await page.isVisible('#recent')).toBe(false);
+});
+
+it('opens a dropped folder again after a reload, and says so if it is gone', async () => {
+  const own = mkdtempSync(join(tmpdir(), 'scalepoint-kept-'));
+  try {
+    cpSync(folder, join(own, 'story'), { recursive: true });
+    page = await site.open('model/');
+    const session = await page.context().newCDPSession(page);
+    const data = { items: [], files: [join(own, 'story')], dragOperationsMask: 1 };
+    for (const type of ['dragEnter', 'dragOver', 'drop'] as const)
+      await session.send('Input.dispatchDragEvent', { type, x: 200, y: 200, data });
+    await expect.poll(facts).toMatch(/^safetensors · 38 tensors · /);
+    await expect.poll(() => page.evaluate(() => typeof history.state.kept)).toBe('string');
+    await page.reload();
+    await expect.poll(facts).toMatch(/^safetensors · 38 tensors · /);
+    expect(await page.$$eval('#model-files-list li', (all) => all.length)).toBe(4);
+    rmSync(join(own, 'story'), { recursive: true });
+    await page.reload();
+    await expect.poll(() => page.textContent('#problems')).toContain('The browser could not read it');
+  } finally {
+    rmSync(own, { recursive: true, force: true });
+  }
 });
