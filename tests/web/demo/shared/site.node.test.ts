@@ -237,6 +237,17 @@ it('works when storage is refused', async () => {
   expect(await page.getAttribute('html', 'data-theme')).toBe('dark');
 });
 
+it('has the shared styles before those of each page, which change them', () => {
+  for (const name of [
+    'index.html',
+    ...['model', 'numbers', 'search', 'speed', 'guide'].map((page) => `${page}/index.html`),
+  ]) {
+    const html = readFileSync(path(`build/demo/${name}`), 'utf8');
+    const [first = ''] = [...html.matchAll(/<link rel="stylesheet"[^>]* href="[./]*([^"]+)"/g)].map(([, file]) => file);
+    expect([name, readFileSync(path(`build/demo/${first}`), 'utf8').includes('--accent:')]).toEqual([name, true]);
+  }
+});
+
 it('keeps every file of web/demo below 500 lines', () => {
   const long = (folder: string): string[] =>
     readdirSync(path(folder), { withFileTypes: true }).flatMap((entry) => {
