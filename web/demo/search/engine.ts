@@ -43,7 +43,7 @@ export class SearchEngine {
   #held: Held | undefined;
   #wanted: Settings = defaults;
   #running = false;
-  /** The indexes of one metric and number of elements, by their bits. */
+  /** The indexes of one metric, number of elements and kind of copies, by their bits. */
   readonly #indexes = new Map<number, VectorIndex>();
   #indexesKey = '';
   readonly #reported = new Set<string>();
@@ -163,11 +163,12 @@ export class SearchEngine {
   /** Computes the most wanted result that was not sent yet. Returns false if all were sent. */
   #step(held: Held): boolean {
     const wanted = { ...this.#wanted, query: this.#wanted.query % held.queries.length };
-    const key = `${wanted.metric} ${wanted.part}`;
+    const key = `${wanted.metric} ${wanted.part} ${wanted.rows}`;
     if (key !== this.#indexesKey) {
       for (const index of this.#indexes.values()) index.dispose();
       this.#indexes.clear();
       this.#indexesKey = key;
+      this.#rowBytes = 0;
     }
     const isReported = (key: string) => this.#reported.size === this.#reported.add(key).size;
     const figuresOf = (settings: Settings) => {
@@ -202,12 +203,12 @@ export class SearchEngine {
 
   /** The index of settings. It is made in one call, so that it has no room for more vectors. */
   #indexOf({ set }: Held, settings: Settings): VectorIndex {
-    const { bits, metric } = settings;
+    const { bits, metric, rows } = settings;
     const known = this.#indexes.get(bits);
     if (known !== undefined) return known;
     const { values, count, dimension } = set;
     const dims = dimsOf(settings, dimension);
-    const options = { bits, metric, dims, rerank: { source: 'int8' } } as const;
+    const options = { bits, metric, dims, rerank: { source: rows } } as const;
     const index = this.#core.index(values, { shape: [count, dimension], ...options });
     this.#indexes.set(bits, index);
     this.#rowBytes ||= this.#measureRow(values.subarray(0, dimension), options);

@@ -34,10 +34,11 @@ export interface Picture {
 }
 
 /** Names the results of settings. */
-export type FiguresKey = `${Settings['metric']} ${Settings['part']} ${Settings['bits']} ${Settings['factor']}`;
+export type FiguresKey =
+  `${Settings['metric']} ${Settings['part']} ${Settings['bits']} ${Settings['factor']} ${Settings['rows']}`;
 export type PictureKey = `picture ${Settings['metric']} ${Settings['part']} ${Settings['bits']} ${number}`;
-export const figuresKey = ({ metric, part, bits, factor }: Settings): FiguresKey =>
-  `${metric} ${part} ${bits} ${factor}`;
+export const figuresKey = ({ metric, part, bits, factor, rows }: Settings): FiguresKey =>
+  `${metric} ${part} ${bits} ${factor} ${rows}`;
 export const pictureKey = ({ metric, part, bits, query }: Settings): PictureKey =>
   `picture ${metric} ${part} ${bits} ${query}`;
 

@@ -67,7 +67,7 @@ const dataText = ({ count, dimension, queries }: DataFacts) =>
   `${formatMany(count, 'vector')} of ${dimension} elements, ${formatMany(queries, 'query', 'queries')}.`;
 
 function formView({ settings, data }: State, events: SearchEvents): TemplateResult {
-  const { bits, factor, part, metric } = settings;
+  const { bits, factor, rows, part, metric } = settings;
   const all = part === 1 ? 'all' : `the first ${part === 2 ? 'half' : 'quarter'}`;
   return html`<form class="panel fields" id="settings" @submit=${(event: Event) => event.preventDefault()} @change=${events.link}>
     ${sliderView({
@@ -87,6 +87,14 @@ function formView({ settings, data }: State, events: SearchEvents): TemplateResu
       words: factor === 0 ? 'none' : `the best ${k * factor}`,
       stops: factors.map((one) => k * one),
       slide: (at) => events.change({ factor: factors[at] ?? factor }),
+    })}
+    ${choiceView({
+      name: 'copies',
+      legend: 'Second score from copies in',
+      options: { int8: '8 bits', float16: 'float16' },
+      chosen: rows,
+      isDisabled: factor === 0,
+      choose: (chosen) => events.change({ rows: chosen }),
     })}
     ${sliderView({
       id: 'part',
@@ -152,8 +160,8 @@ function resultView(state: State, events: SearchEvents): TemplateResult {
     <p class="hint" id="status" role="status">${waits ? `${doing?.words ?? 'Loading'}…` : problem === undefined && data !== undefined ? dataText(data) : ''}</p>
     <progress id="progress" class=${waits ? '' : 'idle'} max="1" .value=${doing?.share ?? 0} aria-labelledby="status"></progress>
     <div class="problem" id="problem" role="alert" ?hidden=${problem === undefined}><p id="problem-text">${problem && sentence(problem)}</p><button type="button" @click=${() => events.open()}>Use the sample vectors</button></div>
-    ${pictureView(state, events, settings.query)}
-  </div>`;
+  </div>
+  ${pictureView(state, events, settings.query)}`;
 }
 
 /** The table of recalls: a row for each width, a column for each factor. */

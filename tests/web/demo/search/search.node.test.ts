@@ -73,6 +73,20 @@ describe('the page Search', () => {
     // All settings arrive while the page rests.
     await expect.poll(() => page.textContent('#recalls')).not.toContain('·');
     expect(await page.getAttribute('#result', 'aria-busy')).toBe('false');
+    // Copies in float16 take twice as many bytes as those in 8 bits.
+    const memory = async () => Number.parseFloat((await page.textContent('#memory')) ?? '');
+    const small = await memory();
+    await page.check('[value="float16"]', { force: true });
+    await settled(page);
+    using exact = sp.index(vectors, {
+      shape: [count, dimension],
+      bits: 4,
+      metric: 'euclidean',
+      rerank: { source: 'float16' },
+    });
+    const recall = exact.recall(vectors, queries, { k: 10, rerank: 4 });
+    await expect.poll(() => page.textContent('#recall')).toBe(percent(recall));
+    expect(await memory()).toBeGreaterThan(small);
     expect(await site.axe()).toEqual([]);
   });
 
@@ -148,6 +162,12 @@ describe('the page Search', () => {
     expect(await page.textContent('#data-words')).toContain('x.npy: 600 vectors of 24 elements');
     const width = await page.evaluate(() => document.documentElement.scrollWidth);
     expect(width).toBeLessThanOrEqual(360);
+    // The result stays in view beside each control.
+    for (const id of ['bits', 'factor', 'part']) {
+      await page.$eval(`#${id}`, (slider) => slider.scrollIntoView({ block: 'center' }));
+      const { bottom = -1, top = -1 } = await page.$eval('#recall', (node) => node.getBoundingClientRect().toJSON());
+      expect([id, top >= 0 && bottom <= 390]).toEqual([id, true]);
+    }
   });
 
   it('searches in one worker, and shows only results of the present settings', async () => {
@@ -190,10 +210,10 @@ describe('the page Search', () => {
     expect(await page.getAttribute('#figures', 'class')).toContain('waiting');
     // The dots stay as they are while only the factor moves.
     await page.evaluate(() => document.querySelector('.cloud')?.setAttribute('data-kept', ''));
-    await page.fill('#factor', '5');
-    await expect.poll(() => page.textContent('.cut-words')).toBe('the 320 best are scored again');
-    expect(await page.locator('.cloud[data-kept]').count()).toBe(1);
     await page.fill('#factor', '2');
+    await expect.poll(() => page.textContent('.cut-words')).toBe('the 40 best are scored again');
+    expect(await page.locator('.cloud[data-kept]').count()).toBe(1);
+    await page.fill('#factor', '5');
     // Late results of earlier settings do not change the page.
     await page.fill('#bits', '0');
     await page.fill('#part', '2');
@@ -244,7 +264,7 @@ describe('the page Search', () => {
 
 describe('the address of settings', () => {
   it('gives them back, and ignores the rest', () => {
-    const settings: Settings = { bits: 8, factor: 32, metric: 'euclidean', part: 4, query: 6 };
+    const settings: Settings = { bits: 8, factor: 32, metric: 'euclidean', rows: 'float16', part: 4, query: 6 };
     expect(readLink(linkOf(settings))).toEqual(settings);
     expect(readLink(linkOf(defaults))).toEqual(defaults);
     expect(readLink('#bits=3&rerank=x&metric=&part=0&query=-1')).toEqual(defaults);
