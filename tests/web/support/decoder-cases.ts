@@ -43,22 +43,29 @@ export interface DecoderCase {
   readonly model?: Partial<Decoder>;
   /** Largest distance of logits. @defaultValue nearLogits */
   readonly bound?: number;
+  /** Files of the folder, in the place of config.json and the tokenizer. `config` stands in the first one. */
+  readonly files?: FolderJson;
+  /** The names of Hugging Face, for the forward pass. */
+  readonly rename?: (name: string) => string;
   /** True if our own forward pass computes it, too. */
   readonly own?: true;
 }
 
 /** Converts the model of a case. @param more further files of the folder */
 export function convertedDecoder(
-  { hugging, config = {}, layers = decoderBase.layers }: Pick<DecoderCase, 'hugging' | 'config' | 'layers'>,
+  { hugging, config = {}, layers = decoderBase.layers, files: own }: Partial<DecoderCase>,
   weights: Weights,
   more: FolderJson = {},
 ): Promise<Conversion> {
-  const files = {
-    'config.json': decoderConfig(hugging, { num_hidden_layers: layers, ...config }),
-    'tokenizer.json': plainTokenizer(),
-    ...more,
-  };
-  return convertHuggingface(folderOf(weights, files));
+  const [first, ...rest] = Object.entries(own ?? {});
+  const files =
+    first === undefined
+      ? {
+          'config.json': decoderConfig(hugging ?? '', { num_hidden_layers: layers, ...config }),
+          'tokenizer.json': plainTokenizer(),
+        }
+      : { [first[0]]: { ...(first[1] as object), ...config }, ...Object.fromEntries(rest) };
+  return convertHuggingface(folderOf(weights, { ...files, ...more }));
 }
 
 /** Expects the keys and tensors of a case. */
@@ -80,10 +87,11 @@ export async function expectKeysAndTensors(one: DecoderCase): Promise<void> {
 
 /** Expects the logits of a case, in llama.cpp and, if it computes them, in our own pass. */
 async function expectLogits(one: DecoderCase): Promise<void> {
-  const { table, layers = decoderBase.layers, model = {}, bound = nearLogits, own } = one;
+  const { table, layers = decoderBase.layers, model = {}, bound = nearLogits, own, rename } = one;
   const weights = weightsOfTable(table, layers);
   const file = fileOf(await convertedDecoder(one, weights), weights);
-  const expected = decoderLogits(weights, { ...decoderBase, layers, ...model }, decoderTokens);
+  const named = rename && new Map([...weights].map(([name, weight]) => [rename(name), weight]));
+  const expected = decoderLogits(named ?? weights, { ...decoderBase, layers, ...model }, decoderTokens);
   if (own === true) {
     const far = furthest(await ownLogits(new Uint8Array(file), decoderTokens), expected) / largest(expected);
     expect(far).toBeLessThan(nearOwnLogits);

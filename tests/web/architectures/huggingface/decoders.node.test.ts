@@ -15,13 +15,14 @@ import { besideTowers } from '../../support/decoders/beside-towers.js';
 import { dense } from '../../support/decoders/dense.js';
 import { mixtures } from '../../support/decoders/experts.js';
 import { latentAttention } from '../../support/decoders/latent.js';
+import { mistral } from '../../support/decoders/mistral.js';
 import { NativeModel } from '../../support/llama-run.js';
 import { ownLogits } from '../../support/own-logits.js';
 import { byName, fileOf, folderOf, type Weights } from '../../support/recipes.js';
 import { weightsOfTable } from '../../support/tensor-table.js';
 import { decoderConfig, plainTokenizer } from '../../support/tiny-huggingface.js';
 
-const families = [dense, mixtures, latentAttention, besideTowers];
+const families = [dense, mixtures, latentAttention, mistral, besideTowers];
 const cases = families.flatMap((family) => family.cases);
 testDecoders(cases);
 testRefusals(

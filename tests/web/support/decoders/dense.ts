@@ -38,7 +38,7 @@ const late: Partial<Decoder> = {
 };
 
 /** Frequencies by YaRN, with 32 and 1 turns as the ends of the ramp. */
-const yarn = (dim: number, factor: number, context: number) => (frequencies: readonly number[]) => {
+export const yarn = (dim: number, factor: number, context: number) => (frequencies: readonly number[]) => {
   const at = (turns: number) => (dim * Math.log(context / (turns * 2 * Math.PI))) / (2 * Math.log(10000));
   const [low, high] = [Math.max(Math.floor(at(32)), 0), Math.min(Math.ceil(at(1)), dim - 1)];
   return frequencies.map((f, i) => {
@@ -1175,7 +1175,6 @@ const cases: readonly DecoderCase[] = [
 const refusals: readonly Refusal[] = [
   ['Gemma 1', { rope_theta: 5000 }, /rope_theta is 5000/],
   ['Gemma 1', { hidden_act: 'relu' }, /hidden_act is "relu"/],
-  ['Ministral 3, whose queries grow with their position', { model_type: 'mistral4' }, /mistral4/],
   ['Granite', { head_dim: 32 }, /head_dim is 32/],
   [
     'OLMo 3, with windows and YaRN in the layers without one',

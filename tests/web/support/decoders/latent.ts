@@ -50,28 +50,34 @@ export function attended(
 }
 
 /** Latent attention: keys of 12 elements and 8 that turn, values of 20, 32 compressed ones. */
-const latent: NonNullable<Decoder['attend']> = (read, p, _layer, x) => {
-  const own = `${p}self_attn.`;
-  const norm = (name: string, one: Vector) => read.rms(`${own}${name}`, one, 1e-5, 0);
-  const frequencies = rotaryFrequencies(10000, 8);
-  const turn = (one: Vector, t: number) => rotate(one, t, frequencies, 1, true);
-  const queries = x.map((one, t) => {
-    const all = read.has(`${own}q_proj.weight`)
-      ? read.linear(`${own}q_proj`, one)
-      : read.linear(`${own}q_b_proj`, norm('q_a_layernorm', read.linear(`${own}q_a_proj`, one)));
-    return joined(slices(all, 20).map((head) => joined([head.slice(0, 12), turn(head.slice(12), t)])));
-  });
-  const compressed = x.map((one) => read.linear(`${own}kv_a_proj_with_mqa`, one));
-  const both = compressed.map((one) =>
-    slices(read.linear(`${own}kv_b_proj`, norm('kv_a_layernorm', one.slice(0, 32))), 32),
-  );
-  const keys = both.map((all, t) =>
-    joined(all.map((head) => joined([head.slice(0, 12), turn(compressed[t]!.slice(32), t)]))),
-  );
-  const values = both.map((all) => joined(all.map((head) => head.slice(12))));
-  const all = attended(queries, keys, values, { scale: 1 / Math.sqrt(20) }, { heads: 4, keyHeads: 4 });
-  return all.map((one) => read.linear(`${own}o_proj`, one));
-};
+export const latentOf =
+  (
+    turned: (frequencies: readonly number[]) => readonly number[] = (f) => f,
+    temperature: (position: number) => number = () => 1,
+  ): NonNullable<Decoder['attend']> =>
+  (read, p, _layer, x) => {
+    const own = `${p}self_attn.`;
+    const norm = (name: string, one: Vector) => read.rms(`${own}${name}`, one, 1e-5, 0);
+    const frequencies = turned(rotaryFrequencies(10000, 8));
+    const turn = (one: Vector, t: number) => rotate(one, t, frequencies, 1, true);
+    const queries = x.map((one, t) => {
+      const all = read.has(`${own}q_proj.weight`)
+        ? read.linear(`${own}q_proj`, one)
+        : read.linear(`${own}q_b_proj`, norm('q_a_layernorm', read.linear(`${own}q_a_proj`, one)));
+      const heads = slices(all, 20).map((head) => joined([head.slice(0, 12), turn(head.slice(12), t)]));
+      return joined(heads).map((v) => v * temperature(t));
+    });
+    const compressed = x.map((one) => read.linear(`${own}kv_a_proj_with_mqa`, one));
+    const both = compressed.map((one) =>
+      slices(read.linear(`${own}kv_b_proj`, norm('kv_a_layernorm', one.slice(0, 32))), 32),
+    );
+    const keys = both.map((all, t) =>
+      joined(all.map((head) => joined([head.slice(0, 12), turn(compressed[t]!.slice(32), t)]))),
+    );
+    const values = both.map((all) => joined(all.map((head) => head.slice(12))));
+    const all = attended(queries, keys, values, { scale: 1 / Math.sqrt(20) }, { heads: 4, keyHeads: 4 });
+    return all.map((one) => read.linear(`${own}o_proj`, one));
+  };
 
 /** DeepSeek's experts. `correct`: V3's shares, and its choice by groups. */
 const deepseekExperts =
@@ -100,6 +106,8 @@ const deepseekExperts =
     return [...routed, dense(`${p}mlp.shared_experts`)].reduce(add);
   };
 
+const latent = latentOf();
+
 const deepseekLayer = `${norms}
   self_attn.kv_a_proj_with_mqa.weight  attn_kv_a_mqa.weight   40x64
   self_attn.kv_a_layernorm.weight      attn_kv_a_norm.weight  32
@@ -109,7 +117,7 @@ const deepseekLayer = `${norms}
 const deepseekMixture = (count: number) => `
   mlp.gate.weight  ffn_gate_inp.weight  ${count}x64
   ${separate(count, 48)}${shared('mlp.shared_experts', 96)}`;
-const latentConfig: FolderJson = {
+export const latentConfig: FolderJson = {
   num_key_value_heads: 4,
   kv_lora_rank: 32,
   qk_nope_head_dim: 12,
@@ -121,7 +129,7 @@ const latentConfig: FolderJson = {
   first_k_dense_replace: 1,
   routed_scaling_factor: 1.5,
 };
-const latentKeys = (experts: Keys, query: Keys, norm: Keys): Keys => [
+export const latentKeys = (experts: Keys, query: Keys, norm: Keys): Keys => [
   ...changed(withExperts(common(), ...experts), ['attention.head_count_kv', 1]),
   ['leading_dense_block_count', 1],
   ['vocab_size', 264],
@@ -138,7 +146,7 @@ const latentKeys = (experts: Keys, query: Keys, norm: Keys): Keys => [
   ['rope.dimension_count', 8],
 ];
 
-const compressed = `${deepseekLayer}
+export const compressed = `${deepseekLayer}
   self_attn.q_a_proj.weight       attn_q_a.weight       24x64
   self_attn.q_a_layernorm.weight  attn_q_a_norm.weight  24
   self_attn.q_b_proj.weight       attn_q_b.weight       80x24`;

@@ -89,16 +89,30 @@ function readIndexer({ config, sizes }: Draft, queryRank: number, layers: number
   };
 }
 
+/** The router and the experts of Mistral. */
+const mistralExperts: readonly Row[] = [
+  ...qwenExperts(true).filter(({ shares }) => shares === undefined),
+  {
+    from: 'mlp.experts.gate_up_proj',
+    to: 'ffn_gate_up_exps',
+    whole: '.weight',
+    shape: ['experts', '2 expertFeedForward', 'hidden'],
+  },
+];
+
 /** Choices of a model with latent attention. */
 interface LatentChoices {
   /** True if layers that predict further tokens are kept. */
   readonly keepsNext?: boolean;
   /** True if layers have indexers. */
   readonly indexes?: boolean;
+  /** True if scores do not grow with the factor of YaRN, and stacked experts keep gates and ups in one tensor, as in Mistral's models. */
+  readonly isMistral?: boolean;
 }
 
 /** Keys, sizes and the table of a model with latent attention. */
-function readLatent(draft: Draft, { keepsNext = false, indexes = false }: LatentChoices = {}): Details {
+export function readLatent(draft: Draft, choices: LatentChoices = {}): Details {
+  const { keepsNext = false, indexes = false, isMistral = false } = choices;
   const { config, rope, names, notes, sizes } = draft;
   const { layers, heads, vocabulary } = sizes;
   const nextLayers = keepsNext ? config.maybeWhole('num_nextn_predict_layers', 0) : undefined;
@@ -158,7 +172,7 @@ function readLatent(draft: Draft, { keepsNext = false, indexes = false }: Latent
       block_count: all,
       nextn_predict_layers: nextLayers,
       'attention.head_count_kv': 1,
-      'rope.scaling.yarn_log_multiplier': scaleOfAll === undefined ? undefined : 0.1 * scaleOfAll,
+      'rope.scaling.yarn_log_multiplier': scaleOfAll === undefined || isMistral ? undefined : 0.1 * scaleOfAll,
       expert_group_count: groups,
       expert_group_used_count: usedGroups,
       expert_gating_func: gating,
@@ -182,7 +196,7 @@ function readLatent(draft: Draft, { keepsNext = false, indexes = false }: Latent
         ...norms,
         ...latentAttention(heads, latent),
         ...denseThenExperts(dense, [
-          ...qwenExperts(areStacked(draft)),
+          ...(isMistral && areStacked(draft) ? mistralExperts : qwenExperts(areStacked(draft))),
           ...(corrects ? [correction] : []),
           ...(shared > 0 ? sharedExperts('mlp.shared_experts') : []),
         ]),
@@ -220,7 +234,7 @@ const v3Defaults = decoderDefaults([7168, 18432, 61], [128], 4096, {
   norm_topk_prob: true,
 });
 
-const deepseek2: ModelClass = {
+export const deepseek2: ModelClass = {
   mlx: {
     deepseek_v2: { head: 'own', experts: { block: 'mlp' }, plain: /\.mlp\.gate$/ },
     // mlx-lm takes kv_b_proj apart as it loads the model.

@@ -27,7 +27,7 @@ import { llamaFamily } from './llama.js';
 import { mambaFamily } from './mamba.js';
 import { minicpm } from './minicpm.js';
 import { minimaxM2 } from './minimax.js';
-import { mistralParams } from './mistral.js';
+import { mistralFamily } from './mistral.js';
 import { modernBertFamily } from './modern-bert.js';
 import { nemotron } from './nemotron.js';
 import { olmoFamily } from './olmo.js';
@@ -58,7 +58,7 @@ export const families: readonly ModelClass[] = [
   ...internlmFamily,
   minicpm,
   minimaxM2,
-  mistralParams,
+  ...mistralFamily,
   nemotron,
   seedOss,
   ...bertFamily,

@@ -1,7 +1,6 @@
 /**
  * Llama, Mistral, Mixtral, SmolLM3 and Llama 4, and the text models of Llama's kind beside towers for pictures.
- * Reference: github.com/ggml-org/llama.cpp, conversion/ llama.py at 0274f0f and mistral3.py 32e9e04; llama4.py of Tippach/Franken-Llama
- * 1774451. Tests compare with llama.cpp v0.5.0.
+ * Reference: github.com/ggml-org/llama.cpp, conversion/llama.py at 0274f0f; llama4.py of Tippach/Franken-Llama 1774451. Tests compare with llama.cpp v0.5.0.
  */
 import { show } from '../../core/show.js';
 import { badConfig, unsupportedConfig } from '../huggingface/errors.js';
@@ -13,7 +12,6 @@ import {
   readExperts,
   siluSettings,
 } from '../huggingface/reading.js';
-import { neededSetting, setting } from '../huggingface/rope.js';
 import type { TensorTable } from '../huggingface/tensors.js';
 import {
   attention,
@@ -59,7 +57,7 @@ export const llamaTable: TensorTable = {
 const tiedHead = { tie_word_embeddings: true };
 const llama32 = { rope_scaling: 'llama3 32', ...tiedHead };
 
-const llama: ModelClass = {
+export const llama: ModelClass = {
   architecture: 'llama',
   traits: { pairs: 'neighbors' },
   classes: {
@@ -212,31 +210,6 @@ const smollm3: ModelClass = {
   },
 };
 
-const mistral3Defaults = decoderDefaults([4096, 14336, 34], [32, 8], 262144, { rms_norm_eps: 1e-5, rope_theta: 1e6 });
-
-/** Mistral Small 3 and Ministral. */
-const mistral3: ModelClass = {
-  ...llama,
-  architecture: 'mistral3',
-  classes: { Mistral3ForConditionalGeneration: mistral3Defaults, Ministral3ForCausalLM: mistral3Defaults },
-  details(draft) {
-    const { config, rope } = draft;
-    const type = config.get('model_type');
-    if (type === 'mistral4')
-      unsupportedConfig('model_type is "mistral4", whose experts and latent attention are not supported');
-    checkWindow(draft);
-    if (type !== 'ministral3') return { keys: llamaKeys(draft) };
-    if (rope.type !== 'yarn') unsupportedConfig(`${rope.where}.rope_type is ${show(rope.type)}; it has to be yarn`);
-    const [multiplier, scale] = [neededSetting(rope, 'mscale_all_dim'), neededSetting(rope, 'llama_4_scaling_beta')];
-    // llama.cpp derives the factor of attention from one number, and Hugging Face from two.
-    if ((setting(rope, 'mscale') ?? 1) !== 1 || multiplier !== 1)
-      unsupportedConfig(`${rope.where}.mscale or mscale_all_dim is not 1; llama.cpp computes Ministral with 1 only`);
-    const more = { 'rope.scaling.yarn_log_multiplier': multiplier, 'attention.temperature_scale': scale };
-    return { keys: { ...llamaKeys(draft), ...more } };
-  },
-  mlx: { ministral3: {} },
-};
-
 const llama4Defaults = decoderDefaults([5120, 8192, 48], [40, 8, 128], 131072, {
   intermediate_size_mlp: 16384,
   rms_norm_eps: 1e-5,
@@ -319,6 +292,4 @@ const llama4: ModelClass = {
   },
 };
 
-export const llamaFamily: readonly ModelClass[] = [
-  ...[llama, llamaEmbed, mixtral, smollm3, mistral3, llama4, textModel, llava],
-];
+export const llamaFamily: readonly ModelClass[] = [...[llama, llamaEmbed, mixtral, smollm3, llama4, textModel, llava]];

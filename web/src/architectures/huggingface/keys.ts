@@ -35,6 +35,7 @@ const modelTypes = {
   'attention.clamp_kqv': 'f32',
   'attention.scale': 'f32',
   'attention.temperature_scale': 'f32',
+  'attention.temperature_length': 'u32',
   'attention.sliding_window': 'u32',
   'attention.sliding_window_pattern': 'bool',
   'attention.shared_kv_layers': 'u32',
