@@ -10,7 +10,7 @@
 #include <span>
 
 #include "ggml/ggml_blocks.h"
-#include "../../scripts/storyteller/llama.h"
+#include "../../scripts/site/storyteller/llama.h"
 
 namespace {
 

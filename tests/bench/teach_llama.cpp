@@ -5,7 +5,7 @@
 // TEACHER holds the weights of the first model as floats: embeddings (also the output), then for each layer the norm, q, k, v, o, the second
 // norm, gate, up and down, then the last norm. STUDENT gets those of the second. L layers, D wide, F inner, H heads, G heads of keys, V tokens.
 // The student's embeddings begin with those of the teacher, in its first columns. Each step draws 8 texts of 256 tokens from the teacher, and follows the gradient of the divergence of the student from it (AdamW).
-#include "../../scripts/storyteller/student.h"
+#include "../../scripts/site/storyteller/student.h"
 
 int main(int, char** arguments) {
   const Size taught = size_at(arguments + 5), size = size_at(arguments + 11);
