@@ -9,6 +9,7 @@ import { calibrateModel, type DataProgress, inspectModel, quantizeModel, readFlo
 import { importanceOf, madeUp, storyteller } from '../support/divergence.js';
 import { madeUpLlama } from '../support/made-up-llama.js';
 import { needNative } from '../support/native.js';
+import { ownLogits } from '../support/own-logits.js';
 import { drawn } from '../support/tokens.js';
 
 needNative();
@@ -104,7 +105,7 @@ describe('calibrateModel', () => {
       expect(alone.made).toMatchObject({ mixedTokens: 0 });
       expect(Object.keys(alone.metadata)).not.toContain('mixedTokens');
       for (const [name, values] of alone.values) {
-        if (!name.endsWith('.diagonal')) expect(both.values.get(name + end), name).toEqual(values);
+        if (!/\.(diagonal|divergence)$/.test(name)) expect(both.values.get(name + end), name).toEqual(values);
       }
     }
     const mixedTokens = async (more: object) =>
@@ -230,6 +231,77 @@ describe('calibrateModel', () => {
       expect(readdirSync(folder)).toEqual([]);
     } finally {
       await rm(folder, { recursive: true });
+    }
+  });
+});
+
+describe('the divergence of weights', () => {
+  it('is that of models in which one weight has three bits, for each unit of its relative error', async () => {
+    const file = madeUpLlama({ layers: 1 });
+    // At least 32 tokens are measured.
+    const count = 32;
+    const ids = Uint32Array.of(1, ...drawn(count - 1));
+    const made = await calibrateModel(file, ids, { moments: true, workers: 0 });
+    const moments = (await made.moments?.bytes()) as Uint8Array<ArrayBuffer>;
+    const entries = (await inspectModel(moments)).tensors.flatMap(
+      ({ name }) => /^(.*)\.divergence$/.exec(name)?.[1] ?? [],
+    );
+    const weights = (await inspectModel(file)).tensors.filter(({ name }) => !/norm/.test(name)).map(({ name }) => name);
+    expect(entries.toSorted()).toEqual(weights.toSorted());
+
+    const rows = async (of: Uint8Array<ArrayBuffer>, name: string) => {
+      const { data, shape } = await readFloats(of, name);
+      const width = shape.at(-1) as number;
+      return Array.from({ length: data.length / width }, (_, i) =>
+        Float64Array.from(data.subarray(i * width, (i + 1) * width)),
+      );
+    };
+    const sumOf = (one: Iterable<number>) => [...one].reduce((a, b) => a + b, 0);
+    const logitsOf = async (of: Uint8Array<ArrayBuffer>) => ownLogits(of, [...ids]);
+    const chances = (logits: Float32Array) => {
+      const most = logits.reduce((a, b) => Math.max(a, b));
+      const all = Float64Array.from(logits, (one) => Math.exp(one - most));
+      const sum = sumOf(all);
+      return all.map((one) => one / sum);
+    };
+    const relative = (pairs: readonly (readonly [ArrayLike<number>, ArrayLike<number>])[]) => {
+      let [error, squares] = [0, 0];
+      for (const [x, y] of pairs)
+        for (let i = 0; i < x.length; i++) {
+          error += ((x[i] as number) - (y[i] as number)) ** 2;
+          squares += (x[i] as number) ** 2;
+        }
+      return error / squares;
+    };
+    const original = await logitsOf(file);
+    const table = await rows(file, 'token_embd.weight');
+    for (const name of ['token_embd.weight', 'blk.0.attn_v.weight', 'output.weight']) {
+      const rules = [{ match: `^${name}$`, to: 'Q3_K' }];
+      const rounded = await (await quantizeModel(file, { to: 'F32', rules, workers: 0 })).bytes();
+      const found = await logitsOf(rounded);
+      const divergence = sumOf(
+        original.map((logits, token) => {
+          const [p, q] = [chances(logits), chances(found[token] as Float32Array)];
+          return sumOf(p.map((one, i) => one * Math.log(one / (q[i] as number))));
+        }),
+      );
+      // The outputs: rows of the table, values of normalized rows, or logits.
+      const [before, after] = [await rows(file, name), await rows(rounded, name)];
+      const outputs = (w: readonly Float64Array[], id: number) => {
+        const x = table[id] as Float64Array;
+        const norm = Math.sqrt(sumOf(x.map((one) => one * one)) / x.length + 1e-5);
+        return w.map((row) => sumOf(row.map((one, i) => (one * (x[i] as number)) / norm)));
+      };
+      const error = relative(
+        [...ids].map((id, token) => {
+          if (name === 'token_embd.weight') return [before[id] as Float64Array, after[id] as Float64Array];
+          if (name === 'output.weight') return [original[token] as Float32Array, found[token] as Float32Array];
+          return [outputs(before, id), outputs(after, id)];
+        }),
+      );
+      const [value] = (await readFloats(moments, `${name}.divergence`)).data as unknown as [number];
+      // Products of 256 float32 numbers err by some 2^-20 of their terms, and the errors of three bits by 2^-4 of theirs.
+      expect(Math.abs(value / (divergence / count / error) - 1), name).toBeLessThan(1e-4);
     }
   });
 });

@@ -97,7 +97,13 @@ describe('a model with experts', () => {
   it('has moments of the weights that all tokens pass', async () => {
     const statistics = await calibrateModel(await file(), tokens, { chunkSize: 6, moments: true });
     const { tensors } = await inspectModel(await statistics.moments!.bytes());
-    const names = tensors.map(({ name }) => name).filter((name) => !name.endsWith('.diagonal'));
+    const all = tensors.map(({ name }) => name);
+    const names = all.filter((name) => !/\.(diagonal|divergence)$/.test(name));
+    // Weights of experts have a divergence alone.
+    const layer = ['attn_k', 'attn_output', 'attn_q', 'attn_v', 'ffn_down_exps', 'ffn_gate_exps', 'ffn_up_exps'];
+    expect(all.filter((name) => /^blk\.0\..*divergence$/.test(name)).sort()).toEqual(
+      layer.map((name) => `blk.0.${name}.weight.divergence`),
+    );
     expect(names.sort()).toEqual(
       [
         ...Array.from({ length: tiny.layers }, (_, i) =>

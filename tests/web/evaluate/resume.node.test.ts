@@ -58,7 +58,8 @@ describe('a calibration', () => {
     const passes = new Set<number>();
     const onProgress = ({ pass }: DataProgress) => passes.add(pass);
     await calibrateModel(file, ids, { ...options, output, resume: true, onProgress });
-    expect([...passes]).toEqual([4]);
+    // The divergences are measured behind the last layer, anew.
+    expect([...passes]).toEqual([4, 5, 6, 7, 8, 9]);
     for (const end of ['', '.moments.safetensors']) {
       expect((await readFile(output + end)).equals(await readFile(whole + end)), end).toBe(true);
     }

@@ -232,7 +232,8 @@ export const targetFlags = {
   rules: flag('FILE', 'read rules from a file, one a line; they come after those of --rule'),
   'target-size': flag(
     'SIZE',
-    'choose the types with the least error that fit into a file of this size, such as 3.5GB; measures every weight in every type; ' +
+    'choose the types with the least error that fit into a file of this size, such as 3.5GB; measures every weight in every type; with ' +
+      '--moments of a language model, by the expected divergence; ' +
       '--to may be left out',
     { usual: true },
   ),

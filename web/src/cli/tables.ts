@@ -62,10 +62,13 @@ function totalsText(file: string, tensors: readonly PlannedTensorInfo[], totals:
 /** The line about the loss of a result of a given size. */
 function fitLines(fit: ModelFit | undefined): string[] {
   if (fit === undefined) return [];
-  const { error, bound } = fit;
+  const { error, bound, isDivergence } = fit;
   const gap = bound === 0 ? Number.POSITIVE_INFINITY : 100 * (error / bound - 1);
   const least = error === bound ? 'the least in this size' : `at most ${gap.toPrecision(2)} % above the least`;
-  return [`predicted error ${error.toPrecision(3)}, ${least}`];
+  const what = isDivergence
+    ? `expected divergence ${error.toPrecision(3)} nats`
+    : `predicted error ${error.toPrecision(3)}`;
+  return [`${what}, ${least}`];
 }
 
 /** Lines of a plan. @param written the files that would be written beside the output */

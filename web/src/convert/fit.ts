@@ -27,7 +27,8 @@ interface TypeOption {
   readonly bytes: number;
   /**
    * weight · Σe² / Σx², with the weight of the tensor among all tensors. With an importance matrix, each square counts by the importance of
-   * its column. With moments, e and x are those of the tensor's outputs on the inputs that the moments were collected from.
+   * its column. With moments, e and x are those of the tensor's outputs on the inputs that the moments were collected from. With measured
+   * divergences, the weight is that of the tensor: then this is the expected divergence of the model's next token, in nats.
    */
   readonly error: number;
 }
@@ -51,6 +52,8 @@ export interface TypeTable {
   }[];
   /** Bytes of the result that belong to no tensor, such as its header. */
   readonly otherBytes: number;
+  /** True if errors are expected divergences of the next token in nats, by data that measured them. */
+  readonly isDivergence?: boolean | undefined;
 }
 
 type TensorTypes = TypeTable['tensors'][number];
@@ -75,6 +78,8 @@ export interface TypeFit {
   readonly error: number;
   /** A lower bound of the sum in this size. Equal to `error` if that is proven to be the least. */
   readonly bound: number;
+  /** True if errors are expected divergences, as in the table. */
+  readonly isDivergence?: boolean | undefined;
   /** The type of each tensor, in the order of the table. */
   readonly types: readonly TypeOption[];
 }
@@ -149,11 +154,17 @@ export async function measureOpen(
   const { format, found, otherBytes, moments } = await plannedTypes(opened, choices, option);
   const all = found.flat().map(({ tensor }) => tensor);
   const sums = await measureTensors(opened.model, all, moments, options);
+  // Tensors whose divergence was not measured count as much as those with one do on average.
+  const divergences = found.map(
+    (list) => list.find(({ tensor }) => tensor.divergence !== undefined)?.tensor.divergence,
+  );
+  const measured = divergences.filter((one) => one !== undefined);
+  const usual = measured.reduce((sum, one) => sum + one, 0) / measured.length;
   let next = 0;
-  const tensors = found.map((list): TensorTypes => {
+  const tensors = found.map((list, index): TensorTypes => {
     const [{ tensor }] = list as [PlannedType];
     const { name, shape } = tensor.source;
-    const weight = format.mixtures?.weight?.(name) ?? 1;
+    const weight = measured.length > 0 ? (divergences[index] ?? usual) : (format.mixtures?.weight?.(name) ?? 1);
     const all = list.map(() => sums.of(next++)).map((one) => one && ErrorSumsRecord.read({ HEAPF64: one }, 0));
     // With moments of its inputs, the loss is the squared error of a tensor's outputs relative to their squares; else that of its elements,
     // weighted by the importance of columns if that is known. Types whose outputs were not measured are estimated as if the inputs of
@@ -171,7 +182,8 @@ export async function measureOpen(
     const unit = format.mixtures?.unit?.(choices.to, name);
     return { name, elements: elementsOf(shape), ...(unit === undefined ? {} : { unit }), types };
   });
-  return { format: format.name as ModelFormat, to: choices.to, tensors, otherBytes };
+  const isDivergence = measured.length > 0 ? { isDivergence: true } : {};
+  return { format: format.name as ModelFormat, to: choices.to, tensors, otherBytes, ...isDivergence };
 }
 
 // ----------------------------------------------------------------------------------------------------------------------- choosing
@@ -285,6 +297,7 @@ function fitFor(table: TypeTable, budget: number): TypeFit | undefined {
     bytes: bytes + otherBytes,
     error,
     bound,
+    ...(table.isDivergence && { isDivergence: true }),
     types,
   };
 }

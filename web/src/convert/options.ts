@@ -179,7 +179,8 @@ export function makerOf(format: Format, to: unknown): Maker | undefined {
 const sizeEntries = {
   /**
    * GGUF, and int4, int8 and q4 of other formats: the largest size of all files of the result together, in bytes or as '3.5GB'. Measures
-   * the error of each weight in each type, and chooses the types with the least error in this size. `rules` have priority.
+   * the error of each weight in each type, and chooses the types with the least error in this size. With moments of a language model, the
+   * sum of errors is the expected divergence of the next token. `rules` have priority.
    * @defaultValue the types follow from `to`
    */
   targetSize: option<number | string>(checkFileSize),

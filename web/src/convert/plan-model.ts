@@ -111,8 +111,8 @@ export async function fitted(
 ): Promise<{ readonly choices: PlanChoices; readonly fit?: ModelPlan['fit'] }> {
   if (!hasSizeOption(options)) return { choices: options as PlanChoices };
   const { choices, fit } = await fitOpen(opened, options as PlanChoices, work, name);
-  const { bytes, error, bound, rules } = fit;
-  return { choices, fit: { bytes, error, bound, rules } };
+  const { to: _, types: _types, ...rest } = fit;
+  return { choices, fit: rest };
 }
 
 /**

@@ -7,6 +7,7 @@ import { sha256Of } from '../formats/files/checksums.js';
 import { type SavedState, stampFiles } from '../formats/files/state-file.js';
 import { isHeldBack, tooFewToHoldBack } from '../formats/held-back.js';
 import { momentsEnd } from '../formats/statistics.js';
+import { measureDivergences, measuredWeights } from './divergence.js';
 import { beginTexts, statesOf } from './evaluate.js';
 import type { InputWatcher, RunnableLanguage } from './forward.js';
 import { withLanguage } from './language.js';
@@ -181,9 +182,8 @@ async function collectFromTexts(
     sums.rows += rows;
     if (x !== undefined) await moments?.add(key, x, columns);
   };
-  const { layers } = facts;
   const states = await statesOf(model, ids, textSize, {
-    onTokens: (progress) => onProgress({ ...progress, passes: layers }),
+    onTokens: onProgress,
     passed,
     watcher: (layer) => ({ watch: { squares: true, inputs: moments?.begin(forward.inputsOf(layer)) ?? [] }, take }),
     async onLayer(layer, states) {
@@ -266,23 +266,30 @@ export async function calibrateLanguage(
       const passed = found && passedLayerIn(found, facts.layers, texts.length * facts.hidden);
       if (found !== undefined && passed === undefined) throw state?.damaged();
 
-      // Lay out the moments, and write those of each layer behind it.
+      // Lay out the moments, and write those of each layer behind it, and the divergences at the end.
+      const report = progressReporter(own, 'calibrate', 'tokens');
       const second = beside.get(momentsEnd);
       let takeMoments: TakeMoments | undefined;
       let finishMoments = async () => {};
+      const passes = second === undefined ? facts.layers : 2 * facts.layers + 1;
+      const onProgress: TokenProgress = (progress) => report({ ...progress, passes });
+      const onMeasured: TokenProgress = ({ pass, ...rest }) => report({ ...rest, pass: facts.layers + pass, passes });
       if (second !== undefined) {
         const layers = Array.from({ length: facts.layers }, (_, i) => forward.inputsOf(i));
         const inputs = [...layers.flat(), forward.head].map((one) => ({ ...one, heldBack: held > 0 }));
-        const layout = new MomentsLayout(inputs, { tokens: fitted, heldBack: held, mixed: mixed.length });
+        const counts = { tokens: fitted, heldBack: held, mixed: mixed.length };
+        const layout = new MomentsLayout(inputs, counts, measuredWeights(language));
         const sink = second.sized(layout.size);
         const to = (await state?.moments(passed === undefined)) ?? sink;
         if (passed === undefined) await to.write(0, layout.header);
         takeMoments = (...numbers) => layout.write(to, ...numbers);
-        if (to !== sink) finishMoments = async () => state?.copyMoments(layout.size, sink);
+        finishMoments = async () => {
+          await layout.writeDivergences(to, await measureDivergences(language, ids, size, onMeasured));
+          if (to !== sink) await state?.copyMoments(layout.size, sink);
+        };
       }
 
       // Run the model.
-      const onProgress = progressReporter(own, 'calibrate', 'tokens');
       const onLayer = async ({ layer, states, sums: all }: PassedLayer) => {
         const about = { layer, sums: all.map(({ names, columns, rows }) => ({ names, columns, rows })) };
         const arrays = all.flatMap((one) => [one.squares, one.counts ?? Float64Array.of(one.rows)]);

@@ -29,7 +29,9 @@ export interface CalibrateModelOptions extends TextOptions {
   readonly resume?: boolean | undefined;
   /**
    * True: also collects second moments, for the method `gptq`: the mean of X'X for each distinct input of weights. With a path as `output`,
-   * they go to the file `OUTPUT.moments.safetensors` beside it, otherwise to memory. For inputs of K columns they take 8 K² bytes of the
+   * they go to the file `OUTPUT.moments.safetensors` beside it, otherwise to memory. With language models, also measures the divergence of
+   * the next token that each weight causes when it is rounded, by which `targetSize` chooses types; this takes about as long as a pass of the
+   * data, and 32 to 128 hidden states for each weight in memory. For inputs of K columns they take 8 K² bytes of the
    * file, or 4 K² if nothing is held back; while a layer is run, 8 K² bytes of memory for each of its inputs, and 8 K² for the largest.
    * @defaultValue false
    */

@@ -107,7 +107,7 @@ export function judgedLanguage(model: RunnableLanguage): JudgedModel {
 }
 
 /** Bytes of logits that are in memory together, of each model. */
-const logitBytes = 1 << 27;
+export const logitBytes = 1 << 27;
 
 /** Options of `statesOf`. */
 interface PassOptions {
@@ -217,8 +217,8 @@ export function beginTexts(
  * @param logits address of the model's logits. @param reference that of the reference's; 0 without one
  * @throws ScalepointError `NON_FINITE` naming the token
  */
-function judgeToken(
-  { core, vocabulary }: JudgedModel,
+export function judgeToken(
+  { core, vocabulary }: Pick<JudgedModel, 'core' | 'vocabulary'>,
   [logits, reference]: readonly [logits: number, reference: number],
   token: number,
   next: number,

@@ -69,6 +69,15 @@ interface Routes {
   readonly inputs: Float32Array<ArrayBuffer>;
 }
 
+/** A weight of a layer, and its place among the outputs of a product. */
+export interface WeightOfLayer {
+  readonly name: string;
+  /** The first name of the product; undefined for experts. */
+  readonly product: string | undefined;
+  readonly from: number;
+  readonly count: number;
+}
+
 /** Options of loading weights. */
 interface LoadOptions {
   /** Checks that the weights fit each other. */
@@ -105,6 +114,41 @@ export class LanguageForward {
   inputsOf(index: number): { readonly names: readonly string[]; readonly columns: number }[] {
     const { router: _, sharedGate: _gate, ...products } = this.#productsOf(index);
     return Object.values(products).map(({ names }) => ({ names, columns: this.#columnsOf(names) }));
+  }
+
+  /** The weights of a layer that become codes, with the outputs that they have in a product of that first name; of experts without. */
+  weightsOf(index: number): readonly WeightOfLayer[] {
+    const products = this.inputsOf(index).map(({ names }) => names);
+    const weights = products.flatMap((names) => {
+      let next = 0;
+      return names.map((name): WeightOfLayer => {
+        const from = next;
+        next += this.#tensors.size(name)[0];
+        return { name, product: names[0], from, count: next - from };
+      });
+    });
+    if (!this.#isRouted(index)) return weights;
+    const experts = Object.values(this.#expertOf(index, 0)).flatMap(({ names }) => names);
+    return [...weights, ...experts.map((name) => ({ name, product: undefined, from: 0, count: 0 }))];
+  }
+
+  /** The same model with other elements of one tensor. @param change gets rows of it, as they are read */
+  changed(name: string, change: (rows: Float32Array<ArrayBuffer>) => Float32Array<ArrayBuffer>): LanguageForward {
+    const tensors = this.#tensors;
+    return new LanguageForward(this.#workers, this.#facts, {
+      has: (one) => tensors.has(one),
+      size: (one) => tensors.size(one),
+      async read(one, row, rows) {
+        const values = await tensors.read(one, row, rows);
+        return one === name ? change(values) : values;
+      },
+    });
+  }
+
+  /** The bias of a weight; undefined without. */
+  async biasOf(name: string): Promise<Float32Array | undefined> {
+    const bias = name.replace(/\.weight$/, '.bias');
+    return this.#tensors.has(bias) ? this.#tensors.read(bias, 0, this.#tensors.size(bias)[0]) : undefined;
   }
 
   /** True if tokens of a layer choose experts. The first layers of some models are dense. */

@@ -210,11 +210,15 @@ export class LayerHandler implements JobHandler {
     for (let row = 0; row < rows; row++) checkStatus(models.addScaled(1, bias, width, to + row * width * 4));
   }
 
-  /** Computes a product of all tokens, and collects its inputs. */
+  /** Computes a product of all tokens, and collects its inputs or outputs. */
   #apply(name: ProductName, x: number, y: number, { tokens, watch, watched }: Slice): void {
     const product = this.#product(name);
     if (watch.squares) watched.push(this.#watchedInputs(product.spec, x, tokens, watch));
     product.run(x, tokens, y);
+    const { names, outputs } = product.spec;
+    if (!watch.outputs?.includes(names[0] as string)) return;
+    const values = fromWasm(this.#core, y, tokens * outputs);
+    watched.push({ names, rows: tokens, columns: outputs, squares: new Float64Array(0), x: values });
   }
 
   /** Statistics of the inputs of a product. */

@@ -127,13 +127,15 @@ export type TransformerJob =
   /** Gives the means of the second moments, and frees the sums. */
   | { readonly kind: 'takeMoments'; readonly name: string; readonly columns: number; readonly rows: number };
 
-/** Statistics to collect of the inputs of products: sums of squares, and the inputs of the products with these first names. */
+/** Statistics to collect of products: sums of squares of their inputs, and the inputs or outputs of the products with these first names. */
 export interface Watch {
   readonly squares: boolean;
   readonly inputs: readonly string[];
+  /** @defaultValue none */
+  readonly outputs?: readonly string[] | undefined;
 }
 
-/** Inputs of a product that were watched. */
+/** Inputs of a product that were watched, or outputs, which have no squares. */
 export interface Watched {
   /** The weights with these inputs. */
   readonly names: readonly string[];
@@ -141,7 +143,7 @@ export interface Watched {
   readonly columns: number;
   /** Sums of squares of each column. */
   readonly squares: Float64Array<ArrayBuffer>;
-  /** The inputs themselves, if they were asked for. */
+  /** The inputs or outputs themselves, if they were asked for. */
   readonly x: Float32Array<ArrayBuffer> | undefined;
 }
 

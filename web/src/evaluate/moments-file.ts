@@ -1,9 +1,11 @@
 /**
  * Files of second moments, in the layout of safetensors. For each distinct input of weights, under the name of the first of them in llama.cpp's
  * names: the square of means of products, and `NAME.diagonal`, its diagonal. If data was held back, `NAME.heldBack` is the square of that
- * data. The metadata name the entry of every weight, and hold the number of tokens, and of those that were held back, or are random.
+ * data. `NAME.divergence` is the divergence that a weight causes for each unit of relative error (`divergence.ts`). The metadata name the entry
+ * of every weight, and hold the number of tokens, and of those that were held back, or are random.
  */
 import type { ByteSink } from '../formats/files/sinks.js';
+import { divergenceEnd } from '../formats/statistics.js';
 
 /** Weights with the same inputs. */
 export interface SharedInputs {
@@ -32,7 +34,12 @@ export class MomentsLayout {
   readonly size: number;
   readonly #places = new Map<string, number>();
 
-  constructor(inputs: readonly SharedInputs[], { tokens, heldBack, mixed = 0 }: CountedTokens) {
+  /** @param divergences names of weights whose divergence is written */
+  constructor(
+    inputs: readonly SharedInputs[],
+    { tokens, heldBack, mixed = 0 }: CountedTokens,
+    divergences: readonly string[] = [],
+  ) {
     const weights = inputs.flatMap(({ names: [first, ...others] }) =>
       [first, ...others].map((name) => [name, first] as const),
     );
@@ -52,6 +59,7 @@ export class MomentsLayout {
       at += bytes;
     };
     for (const { names, columns } of inputs) place(`${names[0]}.diagonal`, [columns]);
+    for (const name of divergences) place(`${name}${divergenceEnd}`, [1]);
     for (const { names, columns, heldBack: isHeld } of inputs) {
       place(names[0] as string, [columns, columns]);
       if (isHeld) place(`${names[0]}.heldBack`, [columns, columns]);
@@ -71,15 +79,21 @@ export class MomentsLayout {
     moments: Float32Array<ArrayBuffer>,
     isHeldBack: boolean,
   ): Promise<void> {
-    const put = async (entry: string, values: Float32Array<ArrayBuffer>) => {
-      const place = this.#places.get(entry);
-      if (place === undefined) throw new Error(`no place for the moments ${entry}`);
-      await to.write(this.header.length + place, new Uint8Array(values.buffer));
-    };
-    if (isHeldBack) return put(`${name}.heldBack`, moments);
+    if (isHeldBack) return this.#put(to, `${name}.heldBack`, moments);
     const columns = Math.sqrt(moments.length);
     const diagonal = Float32Array.from({ length: columns }, (_, i) => moments[i * (columns + 1)] as number);
-    await put(`${name}.diagonal`, diagonal);
-    await put(name, moments);
+    await this.#put(to, `${name}.diagonal`, diagonal);
+    await this.#put(to, name, moments);
+  }
+
+  /** Writes divergences by the names of weights. */
+  async writeDivergences(to: Pick<ByteSink, 'write'>, divergences: ReadonlyMap<string, number>): Promise<void> {
+    for (const [name, value] of divergences) await this.#put(to, `${name}${divergenceEnd}`, Float32Array.of(value));
+  }
+
+  async #put(to: Pick<ByteSink, 'write'>, entry: string, values: Float32Array<ArrayBuffer>): Promise<void> {
+    const place = this.#places.get(entry);
+    if (place === undefined) throw new Error(`no place for ${entry}`);
+    await to.write(this.header.length + place, new Uint8Array(values.buffer));
   }
 }

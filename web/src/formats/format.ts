@@ -197,6 +197,8 @@ export interface PlannedTensor {
   readonly unfit?: string | undefined;
   /** The moments of its inputs, if they are known, by which the errors of its outputs are measured. */
   readonly moments?: WeightMoments | undefined;
+  /** The divergence of a language model for each unit of its relative error, by which types are chosen for a size. */
+  readonly divergence?: number | undefined;
 }
 
 /** Second moments of the inputs of a matrix, in the `moments` of the plan, for GPTQ. */

@@ -10,6 +10,9 @@ export const statisticsNames = ['importance', 'method', 'moments', 'damping', 'o
 /** End of the name of a file of moments, behind that of the statistics. */
 export const momentsEnd = '.moments.safetensors';
 
+/** End of the name of an entry of a file of moments: the divergence that a weight causes. */
+export const divergenceEnd = '.divergence';
+
 /** End of the name of a file of ranges of activations, behind that of the statistics. */
 export const rangesEnd = '.ranges.safetensors';
 
@@ -101,6 +104,8 @@ export interface ModelMoments {
   readonly weights: ReadonlyMap<string, WeightMoments>;
   /** Their diagonals, as an importance matrix. */
   readonly importance: ImportanceMatrix;
+  /** By the names of weights: the divergence of the next token in nats for each unit of relative error of a weight's outputs; may be empty. */
+  readonly divergences: ReadonlyMap<string, number>;
 }
 
 /** The statistics of a model that options name. */

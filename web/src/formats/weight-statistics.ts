@@ -137,6 +137,12 @@ export class WeightStatistics {
     return fits ? found.entry : undefined;
   }
 
+  /** The divergence of a weight for each unit of its relative error; undefined if it is unknown. */
+  divergenceOf(weight: MeasuredWeight): number | undefined {
+    const found = statedEntry(this.#statistics.moments?.divergences, weight);
+    return found?.matrix === undefined ? found?.entry : undefined;
+  }
+
   /**
    * The moments of a weight for GPTQ; undefined without moments, or with another method.
    * @param takesFeedback false if its form is always rounded to the nearest
@@ -238,7 +244,8 @@ export async function readStatistics(choices: StatisticsChoices, readOptionFile:
   if (choices.moments !== undefined) {
     const { momentsIn } = await import('./safetensors/statistics-files.js');
     const { input, ...read } = await readStatisticsFile('moments', choices.moments, readOptionFile, momentsIn);
-    moments = { file: input, weights: read.weights, importance: read.importance };
+    const { weights, importance, divergences } = read;
+    moments = { file: input, weights, importance, divergences };
   }
   let ranges: ActivationRanges | undefined;
   if (choices.ranges !== undefined) {

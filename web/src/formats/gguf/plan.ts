@@ -223,7 +223,8 @@ function converted(
         ? known.feedbackOf(weight, importance !== undefined && (type === 'NVFP4' || hasFeedback(type)))
         : undefined;
     const moments = known.momentsOf(weight);
-    const result = { name, shape, ...choice, from, importance, feedback, moments };
+    const divergence = known.divergenceOf(weight);
+    const result = { name, shape, ...choice, from, importance, feedback, moments, divergence };
     requireImportance(result, fileType, hasImportance);
     return result;
   });

@@ -38,6 +38,8 @@ export interface ResultTensor extends Choice {
   readonly feedback?: Feedback | undefined;
   /** Moments of the inputs, if they are known. */
   readonly moments?: WeightMoments | undefined;
+  /** Divergence for each unit of its relative error, if it is known. */
+  readonly divergence?: number | undefined;
   /** Set for a tensor that is a further part of another one's form: the role of the part. */
   readonly role?: Role;
   /** Source with its index in the plan, or computed bytes. */
@@ -161,7 +163,7 @@ export function planResult(
   // Plan the tensors, in the order of the input.
   const tensors: PlannedTensor[] = [];
   for (const result of results) {
-    const { type, kept, from, feedback, moments, role, unfit } = result;
+    const { type, kept, from, feedback, moments, divergence, role, unfit } = result;
     if (from instanceof Uint8Array || role !== undefined) continue;
     const { source, index } = from;
     const { gathered, parts } = source;
@@ -171,7 +173,8 @@ export function planResult(
       const form = resultForm(result, source, choices.search);
       const planned = { source, form, parts: partsOf(source.shape, form) };
       const isTaken = form === takenCodes;
-      tensors[index] = moments === undefined || isTaken ? planned : { ...planned, feedback, moments };
+      const known = { ...planned, ...(divergence !== undefined && { divergence }) };
+      tensors[index] = moments === undefined || isTaken ? known : { ...known, feedback, moments };
     }
     if (unfit !== undefined) tensors[index] = { ...(tensors[index] as PlannedTensor), unfit };
   }

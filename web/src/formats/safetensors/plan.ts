@@ -456,7 +456,8 @@ function withStatistics(
     const feedback = known.feedbackOf(weight, importance !== undefined && weighing.feeds?.(form) !== false);
     if (importance === undefined) return tensor;
     found++;
-    return { ...tensor, form: weighing.add(form, importance), feedback, moments: known.momentsOf(weight) };
+    const data = { feedback, moments: known.momentsOf(weight), divergence: known.divergenceOf(weight) };
+    return { ...tensor, form: weighing.add(form, importance), ...data };
   });
   if (asked > 0 && found === 0) {
     const message = 'the statistics have no entry for any weight of it: they are those of another model';

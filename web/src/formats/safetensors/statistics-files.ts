@@ -2,7 +2,13 @@
  * (evaluate/moments-file.ts). */
 import type { ByteSource } from '../files/bytes.js';
 import { badStatistics } from '../files/errors.js';
-import type { ActivationRanges, ImportanceEntry, ModelMoments, WeightMoments } from '../statistics.js';
+import {
+  type ActivationRanges,
+  divergenceEnd,
+  type ImportanceEntry,
+  type ModelMoments,
+  type WeightMoments,
+} from '../statistics.js';
 import { readSafetensors, type TensorInfo } from './header.js';
 
 /** The floats of a tensor. */
@@ -35,7 +41,7 @@ export async function rangesIn(source: ByteSource): Promise<ActivationRanges> {
 }
 
 /** Reads which weights a file has moments for, and their importance. @throws ScalepointError `BAD_FILE`, `IO` */
-export async function momentsIn(source: ByteSource): Promise<Pick<ModelMoments, 'weights' | 'importance'>> {
+export async function momentsIn(source: ByteSource): Promise<Omit<ModelMoments, 'file'>> {
   const { tensors, metadata } = await readSafetensors(source);
   const { format, tokens: _, heldBackTokens: __, mixedTokens: ___, ...entries } = metadata;
   if (format !== 'scalepoint.moments')
@@ -66,5 +72,13 @@ export async function momentsIn(source: ByteSource): Promise<Pick<ModelMoments, 
     importance.set(name, { values });
   }
   if (weights.size === 0) badStatistics('the file has no moments');
-  return { weights, importance: { entries: importance, file: undefined, dataset: undefined, chunks: 0 } };
+  const divergences = new Map<string, number>();
+  for (const tensor of tensors) {
+    const { name, dtype, shape, byteOffset } = tensor;
+    if (!name.endsWith(divergenceEnd)) continue;
+    const [value = Number.NaN] = dtype === 'F32' && shape.join() === '1' ? await floatsOfTensor(source, tensor) : [];
+    if (!(value >= 0 && value < Infinity)) badStatistics('it is no divergence: one F32 from 0', name, byteOffset);
+    divergences.set(name.slice(0, -divergenceEnd.length), value);
+  }
+  return { weights, divergences, importance: { entries: importance, file: undefined, dataset: undefined, chunks: 0 } };
 }
