@@ -47,6 +47,34 @@ export const offeredTargets = (format: ModelFormat): FormatInfo['targets'] =>
 export const targetLabel = ({ name, about }: FormatInfo['targets'][number]): string =>
   about === undefined ? name : `${name}: ${about}`;
 
+/** Families of types in long lists. A name belongs to the first whose pattern fits. */
+const families: readonly (readonly [pattern: RegExp, family: string])[] = [
+  [/^mlx-/, 'MLX'],
+  [/^comfy-/, 'ComfyUI'],
+  [/^(gptq|awq)/, 'GPTQ and AWQ'],
+  [/^IQ/, 'i-quants'],
+  [/^(TQ|Q1_0|Q2_0)/, 'two or three values'],
+  [/^Q\d_[01]$/, 'simple blocks'],
+  [/^Q\d_K/, 'k-quants'],
+  [/^(MXFP|NVFP|float8)/i, 'small floats'],
+  [/^(B?F\d|b?float)/, 'floats of 16 and 32 bits'],
+  [/./, 'integers'],
+];
+/** Targets of a format that need no families. */
+const fewTargets = 16;
+
+/** Targets of a format in groups, for a list. */
+export function groupsOf(format: ModelFormat, targets = offeredTargets(format)) {
+  const { label } = infoOf(format);
+  const groups = new Map<string, FormatInfo['targets'][number][]>();
+  for (const target of targets) {
+    const family = families.find(([pattern]) => pattern.test(target.name))?.[1];
+    const name = targets.length > fewTargets ? `${label}: ${family}` : label;
+    groups.set(name, [...(groups.get(name) ?? []), target]);
+  }
+  return [...groups].map(([label, targets]) => ({ label, targets }));
+}
+
 /** The formats of a model and of its results. */
 export type ModelFormats = Pick<ModelFile, 'format' | 'other' | 'folders'>;
 

@@ -10,11 +10,11 @@ import {
   commandParts,
   formatFor,
   formatsOf,
+  groupsOf,
   hashOf,
   infoOf,
   initialChoice,
   type ModelChoice,
-  offeredTargets,
   optionNames,
   outputName,
   settingsIn,
@@ -80,17 +80,14 @@ export class SettingsPanel {
 
   #targetsView({ model, choice }: OpenState): readonly TemplateResult[] {
     const { size } = choice;
-    const lists = formatsOf(model).map((format) => {
-      const options = offeredTargets(format).map(
-        (target) =>
-          html`<option value=${target.name} .selected=${live(size === undefined && target.name === choice.to)}>${targetLabel(target)}</option>`,
-      );
-      return { label: infoOf(format).label, options };
-    });
-    const groups = lists.map(({ label, options }) => html`<optgroup label=${label}>${options}</optgroup>`);
+    const option = (target: Parameters<typeof targetLabel>[0]) =>
+      html`<option value=${target.name} .selected=${live(size === undefined && target.name === choice.to)}>${targetLabel(target)}</option>`;
+    const groups = formatsOf(model)
+      .flatMap((format) => groupsOf(format))
+      .map(({ label, targets }) => html`<optgroup label=${label}>${targets.map(option)}</optgroup>`);
     const isSized = size !== undefined;
     const mixed = html`<option value="mixed" id="model-mixed" ?hidden=${!isSized} ?disabled=${!isSized} .selected=${live(isSized)}>${isSized ? `a mixture of ${size}` : ''}</option>`;
-    return [mixed, ...(lists.length > 1 ? groups : lists.flatMap(({ options }) => options))];
+    return [mixed, ...groups];
   }
 
   #controlView(control: Control, { choice }: OpenState): TemplateResult {

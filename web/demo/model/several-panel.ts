@@ -9,6 +9,7 @@ import { asSentence } from '../shared/problems.js';
 import { breakable, html, live, scrollBox, type TemplateResult } from '../shared/template.js';
 import {
   formatFor,
+  groupsOf,
   initialChoice,
   offeredTargets,
   outputName,
@@ -49,10 +50,15 @@ async function convert(
   return folder === undefined ? output : (place.output?.name ?? output);
 }
 
-/** The targets that all of some models have. */
-function commonTargets(models: readonly ModelFile[]) {
-  const lists = models.map((model) => offeredTargets(usualFormat(model)));
-  return (lists[0] ?? []).filter(({ name }) => lists.every((list) => list.some((one) => one.name === name)));
+/** The targets that all of some models have, in groups. */
+function commonGroups([first, ...others]: readonly ModelFile[]) {
+  if (first === undefined) return [];
+  const lists = others.map((model) => offeredTargets(usualFormat(model)));
+  const format = usualFormat(first);
+  const common = offeredTargets(format).filter(({ name }) =>
+    lists.every((list) => list.some((one) => one.name === name)),
+  );
+  return groupsOf(format, common);
 }
 
 /** The list of several models. */
@@ -197,7 +203,10 @@ export class SeveralPanel {
       <div class="several-do" ?hidden=${models.length === 0}>
         <label class="field">${models.length === 1 ? 'It becomes' : 'All of them become'} <select id="several-target" ?disabled=${works} @change=${({ target }: Event) => this.#choose((target as HTMLSelectElement).value)}>${[
           ...presets.map((preset) => option(preset, presetTitles[preset])),
-          ...commonTargets(models).map((target) => option(target.name, targetLabel(target))),
+          ...commonGroups(models).map(
+            ({ label, targets }) =>
+              html`<optgroup label=${label}>${targets.map((target) => option(target.name, targetLabel(target)))}</optgroup>`,
+          ),
         ]}</select></label>
         <button type="button" class="primary big" id="several-run" data-next="#several-cancel" ?hidden=${works}
           @click=${() => void this.#start()}>${writesFolders() ? 'Quantize all and save in one folder' : 'Quantize all and save'}</button>

@@ -55,7 +55,20 @@ describe('the page for model files', () => {
       await page.$$eval('#model-target optgroup', (groups) =>
         groups.map((group) => (group as HTMLOptGroupElement).label),
       ),
-    ).toEqual(['safetensors', 'GGUF', 'transformers.js']);
+    ).toEqual([
+      ...['integers', 'small floats', 'ComfyUI', 'MLX', 'GPTQ and AWQ', 'floats of 16 and 32 bits'].map(
+        (family) => `safetensors: ${family}`,
+      ),
+      ...[
+        'simple blocks',
+        'k-quants',
+        'i-quants',
+        'small floats',
+        'two or three values',
+        'floats of 16 and 32 bits',
+      ].map((family) => `GGUF: ${family}`),
+      'transformers.js',
+    ]);
     expect(await page.inputValue('#model-target')).toBe('Q4_K_M');
     const { name, bytes } = await save();
     expect(name).toBe('model-Q4_K_M.gguf');
