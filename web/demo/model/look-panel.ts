@@ -26,7 +26,7 @@ function bars(counts: ArrayLike<number>, low: number, high: number, frame: Frame
   return svg('path', { class: 'bars', d: `${d}V${ground}Z` });
 }
 
-/** The numbers of the stretch with the levels that they are rounded to. */
+/** The numbers of the window with the levels that they are rounded to. */
 function drawSide(node: SVGSVGElement, answer: LookAnswer, side: Side, name: string): void {
   const { width, height } = node.getBoundingClientRect();
   const frame: Frame = { width, height, left: 8, right: 8, top: 6, bottom: 22 };
@@ -95,16 +95,17 @@ function paint(
 }
 
 /** The part of the tensor in the picture, in words. */
-function partText({ rows, columns, of, isSampled }: WeightPicture): string {
+function partText({ rows, columns, of, around, isSampled }: WeightPicture): string {
   const size = `${formatCount(rows)} × ${formatCount(columns)}`;
   if (rows * columns === of[0] * of[1]) return `All ${formatCount(rows * columns)} numbers.`;
   if (!isSampled) return `${size} numbers of ${formatShape(of)}, each of them.`;
-  return `The whole tensor: ${size} of its ${formatShape(of)} numbers, evenly spread.`;
+  const isWhole = around[0] * around[1] === of[0] * of[1];
+  return `${isWhole ? 'The whole tensor' : 'The rows of this part'}: ${size} of ${isWhole ? 'its ' : ''}${formatShape(around)} numbers, evenly spread.`;
 }
 
 /** The numbers that are shown. */
-function zoomText({ stretch, part, numbers }: LookAnswer): string {
-  if (stretch === 0) return `all ${formatCount(numbers)} numbers`;
+function zoomText({ window, part, numbers }: LookAnswer): string {
+  if (window.zoom === 0) return `all ${formatCount(numbers)} numbers`;
   const [from, to] = part;
   return `numbers ${formatCount(from + 1)} to ${formatCount(to)} of ${formatCount(numbers)}`;
 }
@@ -176,7 +177,7 @@ export class LookPanel {
   }
 
   #answerView(look: Look, answer: LookAnswer, shape: readonly number[] | undefined): TemplateResult {
-    const { sides, labels, stretch, stretches, exact, numbers, picture: weights } = answer;
+    const { sides, labels, window, zooms, places, exact, numbers, picture: weights } = answer;
     const [a, b] = sides;
     const name = labels[this.#side];
     const at = Math.round((this.#divider / 100) * weights.columns) / weights.columns;
@@ -224,10 +225,15 @@ export class LookPanel {
         ${this.#kindsView(look, 1, shape)}
         ${side(1, 'b')}
         <div class="field">
-          <label class="pair" for="look-stretch">Zoom</label>
-          <input type="range" id="look-stretch" min="0" max=${stretches} step="1" .value=${live(String(stretch))} aria-valuetext=${words}
+          <label class="pair" for="look-zoom">Zoom</label>
+          <input type="range" id="look-zoom" min="0" max=${zooms} step="1" .value=${live(String(window.zoom))} aria-valuetext=${words}
             @input=${({ target }: Event) => this.#session.zoom((target as HTMLInputElement).valueAsNumber)}>
-          <p class="hint" id="look-stretch-value" aria-hidden="true">${words}</p>
+        </div>
+        <div class="field">
+          <label class="pair" for="look-place">Place</label>
+          <input type="range" id="look-place" min="0" max=${Math.max(1, places - 1)} step="1" ?disabled=${places < 2} .value=${live(String(window.place))} aria-valuetext=${words}
+            @input=${({ target }: Event) => this.#session.moveTo({ zoom: window.zoom, place: (target as HTMLInputElement).valueAsNumber })}>
+          <p class="hint" id="look-part" aria-hidden="true">${words}</p>
         </div>
         <h3>Errors <span class="legend"><span class="key bar-key"></span>A <span class="key outline-key"></span>B</span></h3>
         <svg class="chart side-picture" id="look-errors" role="img" ${picture((node: SVGSVGElement) => drawErrors(node, answer), [answer])}><title>Errors</title><desc>Nothing is drawn yet.</desc></svg>

@@ -6,6 +6,14 @@ import type { CoreFacts } from '../shared/site.js';
 import { kindOf, planKind } from './kinds.js';
 import { countNumbers } from './sizes.js';
 
+/** The run of neighboring numbers that is shown. */
+export interface Window {
+  /** Halvings of the numbers; 0 shows all. */
+  readonly zoom: number;
+  /** The window among those of this zoom, from 0 on. */
+  readonly place: number;
+}
+
 /** A question about a tensor. */
 export interface LookQuestion {
   /** Unique among the tensors of all files. */
@@ -19,16 +27,16 @@ export interface LookQuestion {
   readonly kinds: readonly [string, string];
   /** Names of the kinds. */
   readonly labels: readonly [string, string];
-  /** Number of the stretch to show, counted from 1; 0 for all numbers. A stretch is a run of neighboring numbers. */
-  readonly stretch: number;
+  readonly window: Window;
 }
 
 /** Numbers of a tensor as a picture, in rows. */
 export interface WeightPicture {
   readonly rows: number;
   readonly columns: number;
-  /** Rows and columns that they are taken from. */
+  /** Rows and columns of the tensor, and those around the window that they are taken from. */
   readonly of: readonly [rows: number, columns: number];
+  readonly around: readonly [rows: number, columns: number];
   /** True if there are more numbers between the ones shown. */
   readonly isSampled: boolean;
   /** Numbers of this size and beyond have the full color. */
@@ -44,14 +52,14 @@ export interface Side {
   readonly error: ErrorMeasures;
   /** Bits a number, scales included. */
   readonly bits: number;
-  /** The restored values of the stretch, each once, ascending; of many, the two at each end. */
+  /** The restored values of the window, each once, ascending; of many, the two at each end. */
   readonly levels: Float32Array;
   /** True if `levels` lacks those between the ends. */
   readonly hasMore: boolean;
-  /** Share of the stretch that lies beyond its levels. */
+  /** Share of the window that lies beyond its levels. */
   readonly clipped: number;
   readonly reach: number;
-  /** Histogram of the errors of the stretch, from -reach to reach of both sides. */
+  /** Histogram of the errors of the window, from -reach to reach of both sides. */
   readonly errors: ArrayLike<number>;
 }
 
@@ -59,8 +67,10 @@ export interface LookAnswer {
   /** Count of the numbers that were tried, and whether these are all. */
   readonly numbers: number;
   readonly exact: boolean;
-  readonly stretch: number;
-  readonly stretches: number;
+  readonly window: Window;
+  /** The closest zoom, and the count of windows of this one. */
+  readonly zooms: number;
+  readonly places: number;
   /** Beginning and end of what is shown, in the numbers that were tried. */
   readonly part: readonly [from: number, to: number];
   readonly low: number;
@@ -81,7 +91,7 @@ export interface Look {
   /** Its type in the plan; undefined if it stays as it is. */
   readonly type: string | undefined;
   readonly kinds: readonly [string, string];
-  readonly stretch: number;
+  readonly window: Window;
   /** True if the visitor chose the types to compare. Otherwise A follows the plan. */
   readonly isChosen: boolean;
   readonly answer?: LookAnswer;
@@ -93,7 +103,7 @@ export function firstLook({ name, to, kept, shape, bytesAfter }: PlannedTensorIn
   const type = isPlanned && kept === undefined ? to : undefined;
   const bits = (8 * bytesAfter) / countNumbers(shape);
   const kinds = type === undefined ? (['int8-row', 'int4-128'] as const) : ([planKind, halfOrTwice(bits)] as const);
-  return { name, type, kinds, stretch: 0, isChosen: false };
+  return { name, type, kinds, window: { zoom: 0, place: 0 }, isChosen: false };
 }
 
 const halfOrTwice = (bits: number) => (bits < 6 ? 'int8-row' : 'int4-128');

@@ -393,9 +393,15 @@ export class ModelSession {
     void this.#askAgain();
   }
 
-  /** Shows another stretch of the same tensor. */
-  zoom(stretch: number): void {
-    this.#changeLook({ stretch });
+  /** Shows the numbers of the same tensor from nearer or farther. The window begins where it began. */
+  zoom(zoom: number): void {
+    const { window } = this.#store.get().look ?? {};
+    if (window !== undefined) this.moveTo({ zoom, place: Math.floor(window.place * 2 ** (zoom - window.zoom)) });
+  }
+
+  /** Shows other numbers of the same tensor. */
+  moveTo(window: Look['window']): void {
+    this.#changeLook({ window });
     void this.#askAgain();
   }
 
@@ -446,7 +452,7 @@ export class ModelSession {
     const isPlanned = look.kinds.includes(planKind);
     const planned = isPlanned ? { name: look.name, options: await this.options(model, choice) } : undefined;
     if (request !== this.#lookRequest) return;
-    const { kinds, stretch } = look;
+    const { kinds, window } = look;
     const question = {
       key: `${this.shown.key} ${name} ${isPlanned ? errorsKey(choice) : ''}`,
       files: model.files,
@@ -455,7 +461,7 @@ export class ModelSession {
       planned,
       kinds,
       labels: [kindLabel(kinds[0], look), kindLabel(kinds[1], look)],
-      stretch,
+      window,
     } as const;
     try {
       await this.#reader.call('look', question, (answer) => {

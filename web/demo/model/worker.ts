@@ -11,12 +11,12 @@ import type { LookAnswer, LookQuestion, Side, WeightPicture } from './look.js';
 const quickNumbers = 1 << 17;
 /** Most numbers that are tried at all. Of more, rows from the middle stand for the others. */
 const mostNumbers = 1 << 24;
-/** Length of a stretch: the picture shows this many numbers at a time. */
-const stretchNumbers = 256;
+/** Numbers of the smallest window. */
+const fewNumbers = 256;
 const binCount = 48;
 /** Most distinct values that are listed. */
 const mostLevels = 1024;
-/** Size of the picture of weights: of a whole tensor at most, and of the window around a stretch. */
+/** Size of the picture of weights: at most, and the least around a window. */
 const [mostRows, mostColumns] = [96, 160];
 const [windowRows, windowColumns] = [24, 64];
 /** Numbers beyond this multiple of the root mean square have the full color. */
@@ -79,27 +79,26 @@ function levelsOf(values: Float32Array): Pick<Side, 'levels' | 'hasMore'> {
   return { levels: Float32Array.of(low, second, last, high), hasMore: true };
 }
 
-/** The picture of the numbers: all of them, evenly spread, or those around a stretch. */
+/** The picture of the numbers of a window and around it, evenly spread if they are many. */
 function pictureOf(
   all: Float32Array,
   after: readonly [Float32Array, Float32Array],
   width: number,
-  stretch: number,
-  from: number,
+  [from, to]: readonly [number, number],
 ): WeightPicture {
   // A vector is wrapped, as a line of one pixel shows nothing.
   const wide = width === all.length ? Math.min(width, Math.max(1, Math.ceil(Math.sqrt(2 * width)))) : width;
   const high = Math.ceil(all.length / wide);
-  const isWhole = stretch === 0;
-  const rows = Math.min(high, isWhole ? mostRows : windowRows);
-  const columns = Math.min(wide, isWhole ? mostColumns : windowColumns);
-  const [row, column] = isWhole ? [0, 0] : [Math.floor(from / wide), from % wide];
-  const [top, left] = [Math.max(0, Math.min(row, high - rows)), Math.max(0, Math.min(column, wide - columns))];
+  const tall = Math.min(high, Math.max(windowRows, Math.ceil((to - from) / wide)));
+  const broad = to - from < wide ? Math.min(wide, Math.max(windowColumns, to - from)) : wide;
+  const [rows, columns] = [Math.min(tall, mostRows), Math.min(broad, mostColumns)];
+  const top = Math.min(Math.floor(from / wide), high - tall);
+  const left = Math.min(from % wide, wide - broad);
   const picked = [all, ...after].map(() => new Float32Array(rows * columns));
   for (let r = 0; r < rows; r++) {
-    const y = isWhole ? Math.floor((r * high) / rows) : top + r;
+    const y = top + Math.floor((r * tall) / rows);
     for (let c = 0; c < columns; c++) {
-      const x = isWhole ? Math.floor((c * wide) / columns) : left + c;
+      const x = left + Math.floor((c * broad) / columns);
       const at = y * wide + x;
       // The last row of a wrapped vector may be shorter.
       for (const [i, values] of [all, ...after].entries()) picked[i]![r * columns + c] = values[at] ?? 0;
@@ -109,8 +108,8 @@ function pictureOf(
   let squares = 0;
   for (const x of before) squares += x * x;
   const reach = fullColor * Math.sqrt(squares / before.length) || 1;
-  const isSampled = isWhole && (rows < high || columns < wide);
-  return { rows, columns, of: [high, wide], isSampled, reach, before, after: [a, b] };
+  const isSampled = rows < tall || columns < broad;
+  return { rows, columns, of: [high, wide], around: [tall, broad], isSampled, reach, before, after: [a, b] };
 }
 
 /** Floats that each way of the newest question restores. Kept because a moving slider asks for them again. */
@@ -184,12 +183,14 @@ async function numbersFor({ key, files, name, planned }: LookQuestion, limit: nu
 
 function answer(sp: Scalepoint, question: LookQuestion, numbers: TriedNumbers): LookAnswer {
   const { all, width, planned } = numbers;
-  const length = Math.min(stretchNumbers, width);
-  const stretches = Math.ceil(all.length / length);
-  const stretch = Math.min(question.stretch, stretches);
-  // The first stretch is number 1; 0 stands for all numbers.
-  const part: [number, number] =
-    stretch === 0 ? [0, all.length] : [(stretch - 1) * length, Math.min(stretch * length, all.length)];
+  // The smallest window lies in a row, which may have a scale of its own. Each zoom shows half of what the one before shows.
+  const least = Math.min(fewNumbers, width);
+  const zooms = Math.ceil(Math.log2(all.length / least));
+  const zoom = Math.min(question.window.zoom, zooms);
+  const length = zoom === 0 ? all.length : least * 2 ** (zooms - zoom);
+  const places = Math.ceil(all.length / length);
+  const place = Math.min(question.window.place, places - 1);
+  const part: [number, number] = [place * length, Math.min((place + 1) * length, all.length)];
   const key = `${question.key} ${all.length}`;
   for (const id of restoredBy.keys()) if (!question.kinds.includes(id)) restoredBy.delete(id);
   const restored = question.kinds.map((id) =>
@@ -204,8 +205,9 @@ function answer(sp: Scalepoint, question: LookQuestion, numbers: TriedNumbers): 
   return {
     numbers: all.length,
     exact: all.length >= question.numbers,
-    stretch,
-    stretches,
+    window: { zoom, place },
+    zooms,
+    places,
     part,
     low,
     high,
@@ -213,7 +215,7 @@ function answer(sp: Scalepoint, question: LookQuestion, numbers: TriedNumbers): 
     reach,
     sides: [withBins(a), withBins(b)],
     labels: question.labels,
-    picture: pictureOf(all, after, width, stretch, part[0]),
+    picture: pictureOf(all, after, width, part),
     core: { version: sp.version, simd: sp.simd, buildId: sp.buildId },
   };
 }
