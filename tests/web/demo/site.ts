@@ -34,8 +34,9 @@ export interface Site {
   /**
    * Fails if something takes a task that is too long on the page's main thread.
    * @param act starts with a page of its own each time
+   * @param times how many times as long a task may be
    */
-  expectShortTasks(act: () => Promise<unknown>): Promise<void>;
+  expectShortTasks(act: () => Promise<unknown>, times?: number): Promise<void>;
 }
 
 const compressed = new Map<string, number>();
@@ -95,7 +96,7 @@ export function startSite(options?: Parameters<typeof servePages>[0]): Site {
         return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 160)).join(' | ')}`);
       }, selector);
     },
-    expectShortTasks: (act) => expectShortTasks(browser, site.page, act),
+    expectShortTasks: (act, times) => expectShortTasks(browser, site.page, act, times),
   };
   /** Makes a page in a context of its own. */
   async function newPage({ family = families[0], ...options }: SiteOptions): Promise<Page> {

@@ -16,6 +16,7 @@ import {
   outputName,
   type PlannedFile,
   type PlannedTensorInfo,
+  pauseFor,
   planFor,
   totalsOf,
   usualOutput,
@@ -135,6 +136,7 @@ export async function planModel(file: ModelInput, options: PlanModelOptions): Pr
     withModel(file, own, async (opened) => {
       const { choices, fit } = await fitted(opened, own, own, name);
       const plan = await planFor(opened, choices, name);
+      await pauseFor(plan.tensors);
       const tensors = plan.tensors.map((tensor) => infoOf(tensor, plan));
       const usual = usualOutput(plan.format);
       const result = {

@@ -3,6 +3,7 @@
 import { type ConversionReason, loadKnownModels } from '../architectures/registry.js';
 import { ScalepointError } from '../core/errors.js';
 import { type Note, noteOf } from '../core/note.js';
+import { nextTask } from '../core/waiting.js';
 import { elementsOf } from '../formats/codecs/elements.js';
 import { codecOf, partsOf } from '../formats/codecs/registry.js';
 import { quotedNames } from '../formats/files/bytes.js';
@@ -77,6 +78,12 @@ export function outputName(output: unknown): string | undefined {
   return typeof output === 'string' ? output.split(/[\\/]/).pop() || undefined : undefined;
 }
 
+/** Reading, planning and reporting so many tensors are tasks of their own, so that a page stays free. */
+const manyTensors = 4000;
+
+/** Lets other tasks go first, between two steps about many tensors. */
+export const pauseFor = ({ length }: readonly unknown[]) => (length > manyTensors ? nextTask() : undefined);
+
 /**
  * Plans the conversion of an open model.
  * @param output the name of the result, if it has one
@@ -86,6 +93,7 @@ export async function planFor(opened: Opened, choices: PlanChoices, output?: str
   const { model, beside, readOptionFile } = opened;
   const maker = checkChoices(opened.format, choices);
   const { format, converter } = maker;
+  await pauseFor(model.tensors);
   let plan: FilePlan | undefined;
   if (converter === undefined) {
     if (format.plan === undefined)
