@@ -1,7 +1,18 @@
 import { quantizeModel, readFloats } from 'scalepoint/model';
 import { expect, it } from 'vitest';
 import { type DecoderCase, type FolderJson, testDecoders, testRefusals } from '../../support/decoder-cases.js';
-import { common, type Keys, norms, outside, permuted, prefix } from '../../support/decoder-tables.js';
+import {
+  common,
+  gated,
+  type Keys,
+  namesOf,
+  norms,
+  outside,
+  permuted,
+  attention as plainAttention,
+  prefix,
+} from '../../support/decoder-tables.js';
+import { best } from '../../support/decoders/latent.js';
 import {
   add,
   type Decoder,
@@ -10,9 +21,11 @@ import {
   mixed,
   multiply,
   type Reader,
+  relu2,
   rotaryFrequencies,
   rotate,
   scaled as scaledBy,
+  sigmoid,
   silu,
   slices,
   type Vector,
@@ -38,32 +51,36 @@ function convolved(read: Reader, name: string, x: readonly Vector[]): Vector[] {
   );
 }
 
-/** Mamba: 128 channels with states of 16 elements each, and steps made of 4 numbers. */
-const mamba: NonNullable<Decoder['attend']> = (read, p, _layer, x) => {
-  const own = `${p}mixer.`;
-  const both = x.map((one) => slices(read.linear(`${own}in_proj`, one), 128));
-  const inputs = convolved(
-    read,
-    `${own}conv1d`,
-    both.map(([hidden]) => hidden!),
-  );
-  const logs = read.get(`${own}A_log`).values;
-  const skips = read.get(`${own}D`).values;
-  const states = Array.from({ length: 128 }, () => new Float64Array(16));
-  return inputs.map((input, t) => {
-    const parts = read.linear(`${own}x_proj`, input);
-    const steps = read.linear(`${own}dt_proj`, parts.slice(0, 4)).map(softplus);
-    const [b, c] = [parts.slice(4, 20), parts.slice(20)];
-    const output = input.map((v, channel) => {
-      const state = states[channel]!;
-      const step = steps[channel]!;
-      for (let i = 0; i < 16; i++)
-        state[i] = state[i]! * Math.exp(-Math.exp(logs[channel * 16 + i]!) * step) + step * b[i]! * v;
-      return dot(state, c) + skips[channel]! * v;
+/** Mamba: 128 channels with states of 16 elements each, and steps made of 4 numbers. Norms of these are read where they are. */
+const mambaOf =
+  (name: string): NonNullable<Decoder['attend']> =>
+  (read, p, _layer, x) => {
+    const own = `${p}${name}`;
+    const norm = (part: string, one: Vector) =>
+      read.has(`${own}${part}_layernorm.weight`) ? read.rms(`${own}${part}_layernorm`, one, 1e-5, 0) : one;
+    const both = x.map((one) => slices(read.linear(`${own}in_proj`, one), 128));
+    const inputs = convolved(
+      read,
+      `${own}conv1d`,
+      both.map(([hidden]) => hidden!),
+    );
+    const logs = read.get(`${own}A_log`).values;
+    const skips = read.get(`${own}D`).values;
+    const states = Array.from({ length: 128 }, () => new Float64Array(16));
+    return inputs.map((input, t) => {
+      const parts = read.linear(`${own}x_proj`, input);
+      const steps = read.linear(`${own}dt_proj`, norm('dt', parts.slice(0, 4))).map(softplus);
+      const [b, c] = [norm('b', parts.slice(4, 20)), norm('c', parts.slice(20))];
+      const output = input.map((v, channel) => {
+        const state = states[channel]!;
+        const step = steps[channel]!;
+        for (let i = 0; i < 16; i++)
+          state[i] = state[i]! * Math.exp(-Math.exp(logs[channel * 16 + i]!) * step) + step * b[i]! * v;
+        return dot(state, c) + skips[channel]! * v;
+      });
+      return read.linear(`${own}out_proj`, multiply(output, silu(both[t]![1]!)));
     });
-    return read.linear(`${own}out_proj`, multiply(output, silu(both[t]![1]!)));
-  });
-};
+  };
 
 /**
  * Mamba 2: 128 channels in heads, two groups, states of 16 elements.
@@ -342,6 +359,123 @@ const some = [
   { layers: [1], lines: permuted },
 ];
 
+/** Nemotron-H: one part a layer. */
+const nemotronLayer: NonNullable<Decoder['attend']> = (read, p, layer, x) => {
+  const own = `${p}mixer.`;
+  if (read.has(`${own}in_proj.weight`)) return mamba2('mixer.', 4)(read, p, layer, x);
+  if (read.has(`${own}q_proj.weight`)) return attention(read, own, x, 1 / 4);
+  const dense = (name: string, one: Vector) =>
+    read.linear(`${own}${name}down_proj`, relu2(read.linear(`${own}${name}up_proj`, one)));
+  if (!read.has(`${own}gate.weight`)) return x.map((one) => dense('', one));
+  return x.map((one) => {
+    const shares = [...read.linear(`${own}gate`, one)].map(sigmoid);
+    const bias = read.get(`${own}gate.e_score_correction_bias`).values;
+    const chosen = best(
+      shares.map((v, e) => v + bias[e]!),
+      2,
+    );
+    const sum = chosen.reduce((all, e) => all + shares[e]!, 0);
+    const isLatent = read.has(`${own}fc1_latent_proj.weight`);
+    const input = isLatent ? read.linear(`${own}fc1_latent_proj`, one) : one;
+    const routed = chosen.map((e) => scaledBy(dense(`experts.${e}.`, input), (shares[e]! * 1.5) / sum)).reduce(add);
+    return add(isLatent ? read.linear(`${own}fc2_latent_proj`, routed) : routed, dense('shared_experts.', one));
+  });
+};
+const nemotronConfig: FolderJson = {
+  head_dim: 16,
+  layer_norm_epsilon: 1e-5,
+  ssm_state_size: 16,
+  mamba_num_heads: 4,
+  mamba_head_dim: 32,
+  n_groups: 2,
+  conv_kernel: 4,
+  tie_word_embeddings: false,
+};
+const nemotronKeys = (layers: number, keyHeads: readonly number[], rows: readonly number[], more: Keys = []): Keys => [
+  ['block_count', layers],
+  ['context_length', 2 ** 20],
+  ['embedding_length', 64],
+  ['feed_forward_length', rows],
+  ['attention.head_count', 4],
+  ['attention.head_count_kv', keyHeads],
+  ['attention.layer_norm_rms_epsilon', 1e-5],
+  ['attention.layer_norm_epsilon', 1e-5],
+  ['vocab_size', 264],
+  ['rope.dimension_count', 16],
+  ['ssm.conv_kernel', 4],
+  ['ssm.state_size', 16],
+  ['ssm.group_count', 2],
+  ['ssm.inner_size', 128],
+  ['ssm.time_step_rank', 4],
+  ['rope.scaling.finetuned', false],
+  ['attention.key_length', 16],
+  ['attention.value_length', 16],
+  ...more,
+];
+const nemotronTable = (spaces: readonly number[], attended: number, rest: { layers: number[]; lines: string }) => ({
+  prefix: 'backbone.layers.',
+  outside: `${ends}
+    lm_head.weight  output.weight  264x64`,
+  layer: 'norm.weight  attn_norm.weight  64',
+  some: [
+    { layers: spaces, lines: space('mixer', 4) },
+    { layers: [attended], lines: permuted.replaceAll('self_attn.', 'mixer.') },
+    rest,
+  ],
+});
+const nemotronMixture = (width: number) => `
+  mixer.gate.weight                      ffn_gate_inp.weight    5x64
+  mixer.gate.e_score_correction_bias     exp_probs_b.bias       5
+  mixer.experts.#.up_proj.weight         ffn_up_exps.weight     48x${width}  stack=5
+  mixer.experts.#.down_proj.weight       ffn_down_exps.weight   ${width}x48  stack=5
+  mixer.shared_experts.up_proj.weight    ffn_up_shexp.weight    80x64
+  mixer.shared_experts.down_proj.weight  ffn_down_shexp.weight  64x80`;
+const nemotronMoe = (name: string, latent: number | undefined): DecoderCase => ({
+  name,
+  hugging: 'NemotronHForCausalLM',
+  architecture: 'nemotron_h_moe',
+  layers: 4,
+  config: {
+    ...nemotronConfig,
+    layers_block_type: ['mamba', 'moe', 'attention', 'moe'],
+    n_routed_experts: 5,
+    num_experts_per_tok: 2,
+    n_shared_experts: 1,
+    moe_intermediate_size: 48,
+    moe_shared_expert_intermediate_size: 80,
+    moe_latent_size: latent,
+    routed_scaling_factor: 1.5,
+    norm_topk_prob: true,
+  },
+  keys: nemotronKeys(
+    4,
+    [0, 0, 2, 0],
+    [0, 48, 0, 48],
+    [
+      ['expert_count', 5],
+      ['expert_used_count', 2],
+      ['expert_feed_forward_length', 48],
+      ['expert_shared_feed_forward_length', 80],
+      ['expert_shared_count', 1],
+      ['expert_weights_norm', true],
+      ['expert_weights_scale', 1.5],
+      ['expert_group_count', 1],
+      ['expert_group_used_count', 1],
+      ...(latent === undefined ? [] : ([['moe_latent_size', latent]] as const)),
+    ],
+  ),
+  table: nemotronTable([0], 2, {
+    layers: [1, 3],
+    lines:
+      latent === undefined
+        ? nemotronMixture(64)
+        : `${nemotronMixture(latent)}
+          mixer.fc1_latent_proj.weight  ffn_latent_down.weight  ${latent}x64
+          mixer.fc2_latent_proj.weight  ffn_latent_up.weight    64x${latent}`,
+  }),
+  model: { ...pure, headName: 'lm_head.weight', attend: nemotronLayer },
+});
+
 const cases: readonly DecoderCase[] = [
   {
     name: 'Mamba',
@@ -364,7 +498,7 @@ const cases: readonly DecoderCase[] = [
         mixer.dt_proj.bias     ssm_dt.bias        128
         mixer.out_proj.weight  ssm_out.weight     64x128`,
     },
-    model: { ...pure, attend: mamba },
+    model: { ...pure, attend: mambaOf('mixer.') },
   },
   {
     name: 'Mamba 2',
@@ -462,11 +596,100 @@ const cases: readonly DecoderCase[] = [
     table: { prefix, outside, layer: norms + permuted + dense },
     model: { ...scaled, scale: 64 },
   },
+  {
+    name: 'Nemotron-H',
+    hugging: 'NemotronHForCausalLM',
+    architecture: 'nemotron_h',
+    layers: 4,
+    config: { ...nemotronConfig, hybrid_override_pattern: 'M*-M' },
+    keys: nemotronKeys(4, [0, 2, 0, 0], [0, 0, 96, 0]),
+    table: nemotronTable([0, 3], 1, {
+      layers: [2],
+      lines: `
+        mixer.up_proj.weight    ffn_up.weight    96x64
+        mixer.down_proj.weight  ffn_down.weight  64x96`,
+    }),
+    model: { ...pure, headName: 'lm_head.weight', attend: nemotronLayer },
+  },
+  nemotronMoe('Nemotron-H with experts', undefined),
+  nemotronMoe('Nemotron-H with experts of fewer elements', 32),
+  {
+    name: 'Jamba',
+    hugging: 'JambaForCausalLM',
+    architecture: 'jamba',
+    config: {
+      ...{ attn_layer_offset: 1, attn_layer_period: 8, expert_layer_offset: 1, expert_layer_period: 2 },
+      ...{ num_experts: 5, num_experts_per_tok: 2, mamba_d_state: 16, mamba_d_conv: 4, mamba_dt_rank: 4 },
+      tie_word_embeddings: false,
+    },
+    keys: [
+      ...common([])
+        .filter(([name]) => name !== 'rope.freq_base')
+        .map(([name, value]) => [name, name.endsWith('head_count_kv') ? [0, 2, 0] : value] as const),
+      ['attention.layer_norm_rms_epsilon', 1e-5],
+      ['expert_count', 5],
+      ['expert_used_count', 2],
+      ['ssm.conv_kernel', 4],
+      ['ssm.inner_size', 128],
+      ['ssm.state_size', 16],
+      ['ssm.time_step_rank', 4],
+    ],
+    table: {
+      prefix,
+      outside: outside.replace('model.norm.weight ', 'model.final_layernorm.weight '),
+      layer: `
+        input_layernorm.weight   attn_norm.weight  64
+        pre_ff_layernorm.weight  ffn_norm.weight   64`,
+      some: [
+        {
+          layers: [0, 2],
+          lines: `
+            mamba.A_log                ssm_a               128x16  -exp
+            mamba.D                    ssm_d               128
+            mamba.conv1d.weight        ssm_conv1d.weight   128x1x4  as=128x4
+            mamba.conv1d.bias          ssm_conv1d.bias     128
+            mamba.in_proj.weight       ssm_in.weight       256x64
+            mamba.x_proj.weight        ssm_x.weight        36x128
+            mamba.dt_proj.weight       ssm_dt.weight       128x4
+            mamba.dt_proj.bias         ssm_dt.bias         128
+            mamba.dt_layernorm.weight  ssm_dt_norm.weight  4
+            mamba.b_layernorm.weight   ssm_b_norm.weight   16
+            mamba.c_layernorm.weight   ssm_c_norm.weight   16
+            mamba.out_proj.weight      ssm_out.weight      64x128
+            ${gated.replaceAll('mlp.', 'feed_forward.')}`,
+        },
+        {
+          layers: [1],
+          lines: `${plainAttention}
+            feed_forward.router.weight               ffn_gate_inp.weight   5x64
+            feed_forward.experts.#.gate_proj.weight  ffn_gate_exps.weight  96x64  stack=5
+            feed_forward.experts.#.up_proj.weight    ffn_up_exps.weight    96x64  stack=5
+            feed_forward.experts.#.down_proj.weight  ffn_down_exps.weight  64x96  stack=5`,
+        },
+      ],
+    },
+    model: {
+      headName: 'lm_head.weight',
+      norms: { feedForward: 'pre_ff_layernorm', final: 'model.final_layernorm' },
+      attend: (read, p, layer, x) =>
+        layer === 1 ? attention(read, `${p}self_attn.`, x, 1 / 4) : mambaOf('mamba.')(read, p, layer, x),
+      mlp: { gate: 'feed_forward.gate_proj', up: 'feed_forward.up_proj', down: 'feed_forward.down_proj' },
+      usedExperts: 2,
+      experts: { router: 'feed_forward.router', expert: (e) => namesOf(`feed_forward.experts.${e}`) },
+      shares: { of: 'all' },
+    },
+  },
 ];
 
 testDecoders(cases);
 
 testRefusals(cases, [
+  ['Nemotron-H', { hybrid_override_pattern: 'M*XM' }, /layer 2 is "X"/],
+  ['Nemotron-H', { hybrid_override_pattern: undefined }, /hybrid_override_pattern or layers_block_type/, 'BAD_FILE'],
+  ['Nemotron-H', { hybrid_override_pattern: 'M*-E' }, /layers are dense and have experts/],
+  ['Nemotron-H', { attention_bias: true }, /attention_bias is true/],
+  ['Jamba', { mamba_expand: 3 }, /mamba_expand is 3/],
+  ['Jamba', { num_experts_per_tok: 6 }, /num_experts_per_tok 6/, 'BAD_FILE'],
   ['Mamba', { intermediate_size: 96 }, /the channels have 96 elements/, 'UNKNOWN_FORMAT'],
   ['Mamba', { pad_vocab_size_multiple: 16 }, /vocab_size 264 is not a multiple of 16/, 'UNKNOWN_FORMAT'],
   ['Mamba', { use_bias: true }, /use_bias is true/, 'UNKNOWN_FORMAT'],

@@ -95,15 +95,15 @@ describe('config.json', () => {
   });
 
   it('names architectures that are not known, and what has the name of a property of all objects', async () => {
-    for (const name of ['JambaForCausalLM', 'constructor', '__proto__'])
+    for (const name of ['Plamo2ForCausalLM', 'constructor', '__proto__'])
       await refused({ architecture: name }, 'UNKNOWN_FORMAT', 'config.json', `"${name}"`, 'LlamaForCausalLM');
     for (const [name, advice] of [
       ['MPNetModel', 'ONNX'],
-      ['NemotronHForCausalLM', 'state spaces'],
+      ['NemotronHPuzzleForCausalLM', 'state spaces'],
       ['KimiLinearForCausalLM', 'KDA'],
       ['Rwkv7ForCausalLM', 'RWKV'],
       ['ApertusForCausalLM', 'xIELU'],
-      ['HunYuanMoEV1ForCausalLM', 'convert_hf_to_gguf.py'],
+      ['Step3p5ForCausalLM', 'convert_hf_to_gguf.py'],
     ] as const)
       await refused({ architecture: name }, 'UNKNOWN_FORMAT', `"${name}" is not supported: `, advice);
     await refused({ config: { architectures: [] } }, 'BAD_FILE', 'architectures');

@@ -1,5 +1,6 @@
 // Decoders with experts.
 
+import { expect } from 'vitest';
 import type { DecoderCase, Refusal } from '../decoder-cases.js';
 import {
   attention,
@@ -81,6 +82,9 @@ const qwen2moe: Omit<DecoderCase, 'name' | 'table'> = {
 const qwen2layer = `${norms}${attention}${biases}${router}
   mlp.shared_expert_gate.weight  ffn_gate_inp_shexp.weight  1x64
   ${shared('mlp.shared_expert', 80)}`;
+
+/** A layer of EXAONE. */
+const exaoneLayer = (rest: string) => `${norms}${attention}${headNorms}${rest}`;
 
 /** Factors of Phi's short contexts, and that of its attention. */
 const phiFactors = [1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7];
@@ -740,10 +744,121 @@ const cases: readonly DecoderCase[] = [
       },
     },
   },
+  {
+    name: 'Hunyuan with experts',
+    hugging: 'HunYuanMoEV1ForCausalLM',
+    architecture: 'hunyuan-moe',
+    config: {
+      head_dim: 16,
+      use_qk_norm: true,
+      num_experts: 5,
+      moe_topk: [2, 2, 2],
+      moe_intermediate_size: [96, 96, 96],
+      num_shared_expert: [1, 1, 1],
+      rope_scaling: { type: 'xdrope', alpha: 1000 },
+    },
+    keys: [
+      ...changed(withExperts(common(heads), ...five), ['rope.freq_base', expect.closeTo(10000 * 1000 ** (16 / 14), 3)]),
+      ['rope.scaling.type', 'none'],
+      ['rope.scaling.factor', 1],
+      ['expert_feed_forward_length', 96],
+      ['expert_shared_feed_forward_length', 96],
+      ['expert_shared_count', 1],
+    ],
+    table: {
+      prefix,
+      outside,
+      layer: `${norms}${attention}
+        self_attn.query_layernorm.weight  attn_q_norm.weight   16
+        self_attn.key_layernorm.weight    attn_k_norm.weight   16
+        mlp.gate.wg.weight                ffn_gate_inp.weight  5x64
+        ${separate(5, 96)}${shared('mlp.shared_mlp', 96)}`,
+    },
+    model: {
+      ...routed,
+      theta: 10000 * 1000 ** (16 / 14),
+      headNorms: 'rotated',
+      norms: { query: 'query_layernorm', key: 'key_layernorm' },
+      experts: { ...experts, router: 'mlp.gate.wg' },
+      shared: namesOf('mlp.shared_mlp'),
+    },
+  },
+  {
+    name: 'EXAONE with experts, windows, and a layer that predicts a further token',
+    hugging: 'ExaoneMoEForCausalLM',
+    architecture: 'exaone-moe',
+    layers: 4,
+    config: {
+      head_dim: 16,
+      sliding_window: 4,
+      sliding_window_pattern: 'LLLG',
+      num_experts: 5,
+      num_experts_per_tok: 2,
+      num_shared_experts: 1,
+      moe_intermediate_size: 48,
+      first_k_dense_replace: 1,
+      routed_scaling_factor: 1.5,
+      norm_topk_prob: true,
+      scoring_func: 'sigmoid',
+      n_group: 1,
+      topk_group: 1,
+      num_nextn_predict_layers: 1,
+    },
+    keys: [
+      ...changed(withExperts(common(heads), ...five, ['expert_group_count', 1], ['expert_group_used_count', 1]), [
+        'block_count',
+        5,
+      ]),
+      ['expert_gating_func', 2],
+      ['vocab_size', 264],
+      ['attention.sliding_window', 4],
+      ['attention.sliding_window_pattern', [true, true, true, false]],
+      ['expert_feed_forward_length', 48],
+      ['expert_shared_count', 1],
+      ['expert_shared_feed_forward_length', 48],
+      ['expert_weights_scale', 1.5],
+      ['expert_weights_norm', true],
+      ['leading_dense_block_count', 1],
+      ['nextn_predict_layers', 1],
+      ['rope.scaling.type', 'none'],
+    ],
+    table: {
+      prefix,
+      outside: `${outside}
+        mtp.fc.weight                     blk.4.nextn.eh_proj.weight           64x128
+        mtp.pre_fc_norm_embedding.weight  blk.4.nextn.enorm.weight             64
+        mtp.pre_fc_norm_hidden.weight     blk.4.nextn.hnorm.weight             64
+        mtp.norm.weight                   blk.4.nextn.shared_head_norm.weight  64
+        ${exaoneLayer(gated).replace(/^( *)(\S+)( +)/gm, '$1mtp.layers.0.$2$3blk.4.')}`,
+      layer: exaoneLayer(''),
+      some: [
+        { layers: [0], lines: gated },
+        {
+          layers: [1, 2, 3],
+          lines: `${router}
+            mlp.e_score_correction_bias  exp_probs_b.bias  5
+            ${separate(5, 48)}${shared('mlp.shared_experts', 48)}`,
+        },
+      ],
+    },
+    model: {
+      ...routed,
+      rotates: (layer) => layer !== 3,
+      window: (layer) => (layer === 3 ? Infinity : 4),
+      shared: namesOf('mlp.shared_experts'),
+      shares: { of: 'sigmoid', normalized: true, factor: 1.5, bias: 'mlp.e_score_correction_bias' },
+    },
+  },
   gptOss,
 ];
 
 const refusals: readonly Refusal[] = [
+  ['Hunyuan with experts', { moe_topk: [2, 1, 2] }, /moe_topk is .*one number for all layers/],
+  ['Hunyuan with experts', { moe_intermediate_size: 48 }, /moe_intermediate_size is 48/],
+  ['Hunyuan with experts', { moe_topk: 0 }, /moe_topk has to be/, 'BAD_FILE'],
+  ['EXAONE with experts', { mlp_layer_types: ['dense', 'dense', 'sparse', 'sparse'] }, /mlp_layer_types/],
+  ['EXAONE with experts', { num_nextn_predict_layers: 2 }, /num_nextn_predict_layers is 2/],
+  ['EXAONE with experts', { sliding_window: null }, /sliding_window is null/],
   ['Phi with experts', { attention_bias: false }, /attention_bias is false/],
   ['Phi with experts', { lm_head_bias: undefined }, /lm_head_bias is false/],
   ['Qwen2 with experts', { norm_topk_prob: true }, /norm_topk_prob is true/],

@@ -15,13 +15,14 @@ import { bitnet } from './bitnet.js';
 import { cohereFamily } from './cohere.js';
 import { deepseekFamily } from './deepseek.js';
 import { ernieFamily } from './ernie.js';
-import { exaone4 } from './exaone.js';
+import { exaoneFamily } from './exaone.js';
 import { gemmaFamily } from './gemma.js';
 import { glmFamily } from './glm.js';
 import { gptFamily } from './gpt.js';
 import { graniteFamily } from './granite.js';
-import { hunyuanDense } from './hunyuan.js';
+import { hunyuanFamily } from './hunyuan.js';
 import { internlmFamily } from './internlm.js';
+import { jamba } from './jamba.js';
 import { lfmFamily } from './lfm2.js';
 import { llamaFamily } from './llama.js';
 import { mambaFamily } from './mamba.js';
@@ -29,7 +30,7 @@ import { minicpm } from './minicpm.js';
 import { minimaxM2 } from './minimax.js';
 import { mistralFamily } from './mistral.js';
 import { modernBertFamily } from './modern-bert.js';
-import { nemotron } from './nemotron.js';
+import { nemotronFamily } from './nemotron.js';
 import { olmoFamily } from './olmo.js';
 import { phiFamily } from './phi.js';
 import { qwenFamily } from './qwen.js';
@@ -51,15 +52,16 @@ export const families: readonly ModelClass[] = [
   arcee,
   bitnet,
   ...ernieFamily,
-  exaone4,
-  hunyuanDense,
+  ...exaoneFamily,
+  ...hunyuanFamily,
   ...lfmFamily,
   bailingMoe2,
   ...internlmFamily,
+  jamba,
   minicpm,
   minimaxM2,
   ...mistralFamily,
-  nemotron,
+  ...nemotronFamily,
   seedOss,
   ...bertFamily,
   ...modernBertFamily,
@@ -107,11 +109,11 @@ const missing: readonly (readonly [names: RegExp, reason: string])[] = [
   [/^MPNet/, 'llama.cpp has no graph for MPNet; export it to ONNX, and quantize that file here'],
   ...(
     [
-      [/^(NemotronH|Jamba|Plamo2|PLaMo2)/, 'layers of state spaces and of attention that take turns with experts'],
+      [/^(NemotronHPuzzle|Plamo2|PLaMo2)/, 'layers of state spaces and of attention that take turns with experts'],
       [/^Kimi(Linear|K3)/, 'linear attention with a decay for each channel (KDA)'],
       [/^(Rwkv|RWKV)/, 'the mixing of neighboring tokens of RWKV'],
       [/^Apertus/, 'the numbers of its activation (xIELU), which llama.cpp wants as keys'],
-      [/^(ExaoneMo[eE]|HunYuanMoE|HYV|Step3p|StepVL|Gemma4.*(Assistant|Unified))/, 'the layers of this family'],
+      [/^(HYV|Step3p|StepVL|Gemma4.*(Assistant|Unified))/, 'the layers of this family'],
     ] as const
   ).map(([names, what]) => {
     const advice = "llama.cpp's convert_hf_to_gguf.py converts it to a GGUF file, which can be quantized here";

@@ -1,9 +1,25 @@
-/** Nemotron. Reference: github.com/ggml-org/llama.cpp, conversion/nemotron.py at 003ebfc. Tests compare with llama.cpp v0.5.0. */
-import { decoderDefaults, type ModelClass, rotatedOf } from '../huggingface/reading.js';
+/** Nemotron, and Nemotron-H with layers of Mamba 2. Reference: github.com/ggml-org/llama.cpp, conversion/nemotron.py at 003ebfc. Tests compare with llama.cpp v0.5.0. */
+import { show } from '../../core/show.js';
+import { badConfig, unsupportedConfig } from '../huggingface/errors.js';
+import { decoderDefaults, type ModelClass, type Read, readExperts, rotatedOf } from '../huggingface/reading.js';
 import { setting } from '../huggingface/rope.js';
-import { attention, embedding, feedForward, finalNorm, head, norms, plusOne, withBias } from './rows.js';
+import type { Row } from '../huggingface/tensors.js';
+import { anyLength, checkSpace, checkVocabulary, mamba2Rows } from './mamba.js';
+import {
+  attention,
+  embedding,
+  feedForward,
+  finalNorm,
+  head,
+  llamaAttention,
+  norms,
+  onlyIn,
+  plusOne,
+  withBias,
+  withoutBias,
+} from './rows.js';
 
-export const nemotron: ModelClass = {
+const nemotron: ModelClass = {
   architecture: 'nemotron',
   traits: { pairs: 'halves', isCentered: true, gate: 'reluSquared' },
   classes: {
@@ -41,3 +57,149 @@ export const nemotron: ModelClass = {
   },
   mlx: { nemotron: {} },
 };
+
+// --------------------------------------------------------------------------------------------------------------------- Nemotron-H
+
+/** Kinds of layers by the letters and the words of config.json. */
+const kinds: Readonly<Record<string, 'space' | 'attention' | 'dense' | 'experts'>> = {
+  ...{ M: 'space', mamba: 'space', linear_attention: 'space' },
+  ...{ '*': 'attention', attention: 'attention', full_attention: 'attention' },
+  ...{ '-': 'dense', mlp: 'dense', E: 'experts', moe: 'experts' },
+};
+
+/** The kind of each layer. */
+function kindsOf({ config }: Read) {
+  const stated = config.get('hybrid_override_pattern') ?? config.get('layers_block_type');
+  const list: unknown[] = typeof stated === 'string' ? [...stated] : Array.isArray(stated) ? stated : [];
+  if (list.length === 0) badConfig('hybrid_override_pattern or layers_block_type is missing');
+  return list.map((kind, i) => {
+    if (typeof kind === 'string' && Object.hasOwn(kinds, kind)) return kinds[kind];
+    return unsupportedConfig(`layer ${i} is ${show(kind)}; it can be ${Object.keys(kinds).join(', ')}`);
+  });
+}
+
+/** Tensors outside of layers, and the norm before each. */
+const outsideOfSpaces = [
+  { ...embedding, from: 'backbone.embeddings' },
+  { ...finalNorm, from: 'backbone.norm_f' },
+  head,
+];
+
+/** Each layer has one part: Mamba 2, attention without positions, or a feed-forward part, which is dense or has experts. */
+const nemotronH: ModelClass = {
+  architecture: 'nemotron_h',
+  classes: {
+    NemotronHForCausalLM: decoderDefaults([4096, 21504, 52], [32, 8, 128], 4096, {
+      layer_norm_epsilon: 1e-5,
+      ssm_state_size: 128,
+      mamba_num_heads: 128,
+      mamba_head_dim: 64,
+      n_groups: 8,
+      conv_kernel: 4,
+      n_group: 1,
+      topk_group: 1,
+      norm_topk_prob: true,
+      routed_scaling_factor: 1,
+    }),
+  },
+  only: {
+    mlp_hidden_act: ['relu2'],
+    mamba_hidden_act: ['silu'],
+    attention_bias: [false],
+    mlp_bias: [false],
+    use_bias: [false],
+    mamba_proj_bias: [false],
+    use_conv_bias: [true],
+    sliding_window: [null],
+    n_group: [1],
+    topk_group: [1],
+  },
+  decoder: (read) => ({ layers: kindsOf(read).length, rmsEpsilon: 'layer_norm_epsilon' }),
+  lacks: ['rope.freq_base'],
+  details(draft) {
+    const { config, sizes, keys: usual } = draft;
+    const layers = kindsOf(draft);
+    const experts = layers.includes('experts');
+    if (experts && layers.includes('dense'))
+      unsupportedConfig('layers are dense and have experts; llama.cpp computes all feed-forward parts alike');
+    checkVocabulary(draft, 8);
+    const steps = config.whole('mamba_num_heads');
+    const space = checkSpace({
+      inner: steps * config.whole('mamba_head_dim'),
+      state: config.whole('ssm_state_size'),
+      convolved: config.whole('conv_kernel'),
+      steps,
+      groups: config.whole('n_groups'),
+    });
+    const counts = experts ? readExperts(config, 'n_routed_experts', { rows: 'moe_intermediate_size' }) : undefined;
+    const shared = experts ? config.whole('moe_shared_expert_intermediate_size') : undefined;
+    const latent = experts ? config.maybeWhole('moe_latent_size') : undefined;
+    const rows = counts?.sizes.expertFeedForward ?? sizes.feedForward;
+    const width = latent ?? 'hidden';
+    const isA = (kind: string) => (layer: number) => layers[layer] === kind;
+    const mixture: Row[] = [
+      { from: 'mixer.gate', to: 'ffn_gate_inp', shape: ['experts', 'hidden'] },
+      { from: 'mixer.gate.e_score_correction_bias', to: 'exp_probs_b', whole: '.bias', shape: ['experts'] },
+      { from: 'mixer.experts.#.up_proj', to: 'ffn_up_exps', shape: ['expertFeedForward', width] },
+      { from: 'mixer.experts.#.down_proj', to: 'ffn_down_exps', shape: [width, 'expertFeedForward'] },
+      { from: 'mixer.shared_experts.up_proj', to: 'ffn_up_shexp', shape: ['sharedFeedForward', 'hidden'] },
+      { from: 'mixer.shared_experts.down_proj', to: 'ffn_down_shexp', shape: ['hidden', 'sharedFeedForward'] },
+      ...(latent === undefined
+        ? []
+        : ([
+            { from: 'mixer.fc1_latent_proj', to: 'ffn_latent_down', shape: [latent, 'hidden'] },
+            { from: 'mixer.fc2_latent_proj', to: 'ffn_latent_up', shape: ['hidden', latent] },
+          ] as const)),
+    ];
+    const inMixer = (row: Row): Row => ({ ...row, from: row.from.replace(/^(mlp|self_attn)/, 'mixer') });
+    return {
+      ...(experts ? { architecture: 'nemotron_h_moe' } : {}),
+      keys: {
+        ...counts?.keys,
+        context_length: anyLength,
+        vocab_size: sizes.vocabulary,
+        'rope.dimension_count': Math.floor(sizes.hidden / sizes.heads),
+        'attention.layer_norm_epsilon': usual['attention.layer_norm_rms_epsilon'],
+        'ssm.conv_kernel': space.convolved,
+        'ssm.state_size': space.state,
+        'ssm.group_count': space.groups,
+        'ssm.inner_size': space.inner,
+        'ssm.time_step_rank': space.steps,
+        'attention.head_count_kv': layers.map((kind) => (kind === 'attention' ? sizes.keyHeads : 0)),
+        'rope.scaling.finetuned': false,
+        'attention.key_length': sizes.head,
+        'attention.value_length': sizes.head,
+        feed_forward_length: layers.map((kind) => (kind === 'dense' || kind === 'experts' ? rows : 0)),
+        ...(experts && {
+          expert_shared_feed_forward_length: shared,
+          expert_shared_count: config.whole('n_shared_experts', 1),
+          expert_weights_norm: config.maybeFlag('norm_topk_prob'),
+          expert_weights_scale: config.positive('routed_scaling_factor'),
+          expert_group_count: 1,
+          expert_group_used_count: 1,
+          moe_latent_size: latent,
+        }),
+      },
+      sizes: { ...counts?.sizes, sharedFeedForward: shared },
+      table: {
+        layerPrefix: 'backbone.layers.',
+        layersKey: 'hybrid_override_pattern',
+        outside: outsideOfSpaces,
+        layer: [
+          { from: 'norm', to: 'attn_norm', shape: ['hidden'] },
+          ...onlyIn(mamba2Rows('mixer.', space), isA('space')),
+          ...onlyIn(
+            llamaAttention.map((row) => withoutBias(inMixer(row))),
+            isA('attention'),
+          ),
+          ...onlyIn(feedForward.slice(1).map(inMixer), isA('dense')),
+          ...onlyIn(mixture, isA('experts')),
+        ],
+        rename: (name) =>
+          name.startsWith('mtp.') ? undefined : name.replace(/^model\.(?=layers|embeddings|norm_f)/, 'backbone.'),
+      },
+    };
+  },
+};
+
+export const nemotronFamily: readonly ModelClass[] = [nemotron, nemotronH];

@@ -85,6 +85,7 @@ const modelTypes = {
   expert_weights_norm: 'bool',
   leading_dense_block_count: 'u32',
   interleave_moe_layer_step: 'u32',
+  moe_latent_size: 'u32',
   nextn_predict_layers: 'u32',
   n_deepstack_layers: 'u32',
   'altup.active_idx': 'u32',
