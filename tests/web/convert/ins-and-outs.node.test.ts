@@ -108,8 +108,15 @@ const onnxFile = product('MatMul', [64, 64], [1, 64], [1, 64]);
 const layers = { language: 'model.layers.0.mlp.up_proj', diffusion: 'double_blocks.0.img_attn.proj' } as const;
 
 /** A model for an input and a target. ComfyUI's targets are for diffusion models, all others take language models. */
-function modelFor({ format, layout }: InputKind, { label }: TargetGroup): FileInput | FileInput[] {
-  if (format === 'gguf') return tinyLlama();
+async function modelFor(
+  { format, layout }: InputKind,
+  { label, owner }: TargetGroup,
+): Promise<FileInput | FileInput[]> {
+  if (format === 'gguf' && owner !== 'safetensors') return tinyLlama();
+  if (format === 'gguf') {
+    const folder = await modelFor({ format: 'safetensors', label: '', layout: undefined }, targetGroups()[0]!);
+    return (await quantizeModel(folder, { to: 'F32', workers: 0 })).bytes();
+  }
   if (format === 'onnx') return onnxFile();
   if (format === 'npy') return npyFile();
   const kind = label === 'ComfyUI' ? 'diffusion' : 'language';
@@ -135,11 +142,11 @@ describe('each input goes to the targets that the table says', () => {
       // A target of the group that no other format has, and that takes the small rows of these models.
       const wanted = ['Q8_0', 'float8e4m3fn', 'q8', 'float16'];
       const to = (wanted.find((one) => group.targets.includes(one)) ?? group.targets[0]) as ModelTarget;
-      const file = modelFor(input, group);
+      const file = await modelFor(input, group);
       const made = (options: { requantize?: true } = {}) => quantizeModel(file, { to, workers: 0, ...options });
       if (cell.kind === 'never') {
         const error = await rejectionOf(made());
-        const isOwn = group.owner === 'safetensors' && input.format === 'npy';
+        const isOwn = group.owner === 'safetensors' && ['npy', 'gguf'].includes(input.format);
         expect(error).toMatchObject(isOwn ? { code: 'UNKNOWN_FORMAT' } : { name: 'RangeError', option: 'to' });
         return;
       }

@@ -7,6 +7,7 @@ import { furthest, type Keys, largest } from './decoder-tables.js';
 import { type Decoder, decoderLogits } from './forward.js';
 import { NativeModel } from './llama-run.js';
 import { needNative } from './native.js';
+import { expectOutward } from './outward.js';
 import { ownLogits } from './own-logits.js';
 import { byName, fileOf, folderOf, type Weights } from './recipes.js';
 import { expectTensors, type HandTable, weightsOfTable } from './tensor-table.js';
@@ -71,7 +72,8 @@ export function convertedDecoder(
 /** Expects the keys and tensors of a case. */
 export async function expectKeysAndTensors(one: DecoderCase): Promise<void> {
   const { architecture, table, keys, earlyKeys = [], layers = decoderBase.layers } = one;
-  const result = await convertedDecoder(one, weightsOfTable(table, layers));
+  const weights = weightsOfTable(table, layers);
+  const result = await convertedDecoder(one, weights);
   const got = result.keys.filter(({ name }) => !name.startsWith('tokenizer.'));
   const own = (list: Keys) => list.map(([name, value]) => [`${architecture}.${name}`, value]);
   const general = [
@@ -83,6 +85,7 @@ export async function expectKeysAndTensors(one: DecoderCase): Promise<void> {
     byName([...general, ...own(earlyKeys), ...own(keys)]),
   );
   expectTensors(result, table, layers);
+  await expectOutward(one.name, result, weights);
 }
 
 /** Expects the logits of a case, in llama.cpp and, if it computes them, in our own pass. */

@@ -70,7 +70,9 @@ export function inputKinds(): readonly InputKind[] {
   });
 }
 
-export function cellOf({ format, layout }: InputKind, { owner, forKnownModels }: TargetGroup): Cell {
+export function cellOf({ format, layout }: InputKind, { owner, label, forKnownModels }: TargetGroup): Cell {
+  // GGUF files are turned back where they hold language models, which ComfyUI's layout is not for.
+  if (format === 'gguf' && label === 'ComfyUI') return { kind: 'never' };
   const requantize = layout !== undefined;
   const own = formatNamed(format);
   if (own.options === formatNamed(owner).options) {

@@ -31,9 +31,15 @@ export interface Converted {
   readonly contents?: Carried;
   /**
    * Chooses a type for each tensor, and lays out the result. `choices` are valid.
+   * @param output the name of the result, if it has one
    * @throws ScalepointError `UNSUPPORTED_DTYPE`
    */
-  plan(choices: PlanChoices, partsOf: PartsOf, readOptionFile: ReadOptionFile): FilePlan | Promise<FilePlan>;
+  plan(
+    choices: PlanChoices,
+    partsOf: PartsOf,
+    readOptionFile: ReadOptionFile,
+    output?: string,
+  ): FilePlan | Promise<FilePlan>;
 }
 
 /** Description of a conversion for users. */
@@ -52,6 +58,8 @@ interface ConverterInfo {
 
 /** A conversion from models of one format to another. */
 export interface Converter extends ConverterInfo {
+  /** True if it turns results of another conversion back, so that its models have outputs, names and comparisons of their own. @defaultValue false */
+  readonly turnsBack?: true;
   /** For messages: condition on the file, to follow `if it is`. */
   readonly condition: string;
   /** Words, a few, for its own reasons to keep a tensor; undefined for other reasons. */

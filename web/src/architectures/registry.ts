@@ -2,6 +2,7 @@
 import type { KnownModels } from '../formats/known-models.js';
 import type { Converter } from './converter.js';
 import type { DiffusionReason } from './diffusion/detect.js';
+import { fromGguf } from './from-gguf.js';
 import { toGguf } from './to-gguf.js';
 import { toMlc } from './to-mlc.js';
 import { toOnnx } from './to-onnx.js';
@@ -14,7 +15,7 @@ export const loadKnownModels = async (): Promise<KnownModels> => (await import('
 /** A reason to keep a tensor that only conversions have. */
 export type ConversionReason = DiffusionReason;
 
-const all: readonly Converter[] = [toGguf, toMlc, toOnnx];
+const all: readonly Converter[] = [toGguf, toMlc, toOnnx, fromGguf];
 
 /** Every conversion. */
 export function converters(): readonly Converter[] {

@@ -113,7 +113,9 @@ function apart(own: Tensors, other: Tensors, { format }: Opened): Tensors {
 
 /** The tensors of a model by name; in the format of the other model, if it can be converted to that. */
 async function tensorsByName({ format, model, beside }: Opened, other: Opened): Promise<Tensors> {
-  const converter = makersFor(format).find((known) => known.converter?.result === other.format.name)?.converter;
+  const converter = makersFor(format).find(
+    ({ converter }) => converter?.result === other.format.name && converter.turnsBack !== true,
+  )?.converter;
   let converted: Converted | undefined;
   try {
     const choices = { missingBytes: 'keep', requantize: true, ...converter?.choicesLike?.(other.model) };

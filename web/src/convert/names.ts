@@ -3,6 +3,7 @@ import { rangeError, typeError } from '../core/errors.js';
 import { ofType, oneOf } from '../core/option-problem.js';
 import type { Target } from '../formats/format.js';
 import { formats, type ModelFormat, type ModelTarget, type ResultFormat } from '../formats/registry.js';
+import { nameBeside } from '../formats/shards.js';
 import { type PlannedFile, usualOutput } from './plan.js';
 
 /** A format that can be read, and the targets of its files. */
@@ -78,7 +79,11 @@ export function resultFiles(
   const stem =
     extension !== '' && output.toLowerCase().endsWith(extension) ? output.slice(0, -extension.length) : output;
   return files.map(({ name }) =>
-    name.startsWith(usual) ? output + name.slice(usual.length) : stem + name.slice('model'.length),
+    !name.startsWith('model')
+      ? nameBeside(output, name)
+      : name.startsWith(usual)
+        ? output + name.slice(usual.length)
+        : stem + name.slice('model'.length),
   );
 }
 

@@ -32,6 +32,7 @@ export interface PlanOptions extends FormatOptions, SizeOptions {
    * - safetensors, PyTorch and .npy: int8, int4, float8e4m3fn, nvfp4, mxfp4, mxfp8, gptq, gptq-8bit, gptq-3bit, gptq-2bit, awq, float16,
    *   bfloat16; comfy-fp8, comfy-int8, comfy-mxfp8, comfy-nvfp4; mlx-4bit, mlx-2bit, mlx-3bit, mlx-5bit, mlx-6bit, mlx-8bit, mlx-mxfp4,
    *   mlx-nvfp4, mlx-mxfp8.
+   *   Also for GGUF files of language models whose names and layouts can be turned back; config.json and tokenizer.json are made with them.
    * - GGUF, and folders of language models and checkpoints of diffusion models, which become GGUF: Q8_0, Q6_K, Q5_K_M, Q5_K_S, Q5_0, Q5_1,
    *   Q4_K_M, Q4_K_S, Q4_0, Q4_1, Q3_K_L, Q3_K_M, Q3_K_S, Q2_K, Q2_K_S, IQ4_XS, IQ4_NL, IQ3_M, IQ3_S, IQ3_XS, IQ3_XXS, IQ2_M, IQ2_S, IQ2_XS,
    *   IQ2_XXS, IQ1_M, IQ1_S, TQ2_0, TQ1_0, Q2_0, Q1_0, MXFP4_MOE, MXFP4, NVFP4, F16, BF16, F32. An `output` called `.gguf` makes GGUF of a

@@ -115,7 +115,7 @@ export async function planFor(opened: Opened, choices: PlanChoices, output?: str
     });
   } else {
     const converted = await converter.convert(model, beside, choices);
-    const made = await converted?.plan(choices, partsOf, readOptionFile);
+    const made = await converted?.plan(choices, partsOf, readOptionFile, output);
     if (converted && made) plan = { ...made, architecture: converted.architecture };
   }
   if (plan === undefined) throw targetError(opened.format, choices.to);

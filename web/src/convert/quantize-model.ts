@@ -207,10 +207,10 @@ async function quantizeHolding(
     made = await quantizeOpen(opened, raised, options, { called });
     made = { ...made, report: { ...made.report, repair } };
   }
-  const { format, report, sidecars, memory, files, isWhole } = made;
+  const { format, report, sidecars, memory, files, isSingle, isWhole } = made;
   const sinkNamed = (name: string | undefined) => {
     const sinks = inMemory(memory);
-    const found = sinks[name === undefined && sinks.length === 1 ? 0 : files.findIndex((file) => file.name === name)];
+    const found = sinks[name === undefined && isSingle ? 0 : files.findIndex((file) => file.name === name)];
     if (found !== undefined) return found;
     throw typeError('name', oneOf(files.map((file) => file.name)), name);
   };

@@ -86,6 +86,8 @@ export interface Quantized {
   readonly memory: readonly MemorySink[] | undefined;
   /** The files of the result, the main one first. */
   readonly files: readonly PlannedFile[];
+  /** True if all but one of the files lie beside the weights. */
+  readonly isSingle: boolean;
   /** True if all parts of the work are done. */
   readonly isWhole: boolean;
 }
@@ -207,6 +209,7 @@ export async function quantizeOpen(
       sidecars,
       memory: output === undefined ? (sinks as readonly ByteSink[] as readonly MemorySink[]) : undefined,
       files: plan.files.map((file) => ({ name: fileName(given ?? usual, file), bytes: file.size })),
+      isSingle: plan.files.filter(({ isBeside }) => !isBeside).length === 1,
       isWhole: others === undefined || (await completeResult(others, locationOf, place)),
     };
   } catch (error) {

@@ -26,6 +26,7 @@ export function outputsKind(input: ModelInput): Promise<OutputsKind> {
     let { metadata } = model;
     let architecture = metadata['general.architecture'];
     for (const converter of convertersFrom(format.name)) {
+      if (converter.turnsBack === true) continue;
       const converting = converter.convert(model, beside, { missingBytes: 'keep', requantize: true });
       const converted = await converting.catch(() => undefined);
       if (converted === undefined) continue;

@@ -261,6 +261,8 @@ export interface OutputFile {
   readonly replaces?: string;
   /** True for an index, which is written after all files that it names. */
   readonly isIndex?: boolean;
+  /** True for a file beside the weights, such as config.json: `suffix` is its name beside an output called `model`. */
+  readonly isBeside?: boolean;
   /** Size in bytes. */
   readonly size: number;
   /** Contents, in any order. Gaps are filled with 0. */

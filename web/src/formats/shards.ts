@@ -113,8 +113,19 @@ export function copyTarget(options: readonly string[]): Target & { readonly name
 
 // ------------------------------------------------------------------------------------------------------------------------ cutting
 
-/** The name of a file of a result, without its folder. @param output the name of the output */
-export function fileName(output: string, { suffix, replaces }: Pick<OutputFile, 'suffix' | 'replaces'>): string {
+/** The name of a file beside safetensors: as loaders read it beside model.safetensors, and distinct beside others. */
+export function nameBeside(output: string, usualName: string): string {
+  const [, folder = '', name = ''] = /^(.*[\\/])?([^\\/]*)$/s.exec(output) ?? [];
+  if (name === 'model.safetensors') return folder + usualName;
+  return `${folder}${name.replace(/\.safetensors$/i, '')}.${usualName}`;
+}
+
+/** The name of a file of a result. @param output the name of the output, with or without its folder */
+export function fileName(
+  output: string,
+  { suffix, replaces, isBeside }: Pick<OutputFile, 'suffix' | 'replaces' | 'isBeside'>,
+): string {
+  if (isBeside) return nameBeside(output, suffix);
   const isReplaced = replaces !== undefined && output.toLowerCase().endsWith(replaces);
   return (isReplaced ? output.slice(0, -replaces.length) : output) + suffix;
 }

@@ -6,6 +6,7 @@ import type { Recipe } from '../../../../web/src/architectures/recipe.js';
 import { type Decoder, decoderLogits, encoderVectors } from '../../support/forward.js';
 import { NativeModel } from '../../support/llama-run.js';
 import { needNative } from '../../support/native.js';
+import { expectOutward } from '../../support/outward.js';
 import { ownLogits } from '../../support/own-logits.js';
 import { fileOf, folderOf, type Weights } from '../../support/recipes.js';
 import {
@@ -58,6 +59,7 @@ async function distance(
 ): Promise<number> {
   const files = { 'config.json': decoderConfig(architecture, config), 'tokenizer.json': plainTokenizer() };
   const conversion = await convertHuggingface(folderOf(weights, files));
+  if (spoil === unspoiled) await expectOutward(architecture, conversion, weights);
   const file = fileOf({ ...conversion, tensors: conversion.tensors.map(spoil) }, weights);
   const expected = decoderLogits(weights, model, tokens);
   // Spoiled models are for llama.cpp.

@@ -498,7 +498,7 @@ describe('planning a GGUF result', () => {
 
   it('names the options that are wrong', () => {
     const plan = (to: unknown, options: object = {}) => checkChoices(gguf, { ...options, to } as PlanChoices);
-    for (const to of ['MXFP4_MOE_S', 'Q4_K_L', 'int8', 'q4_0', 'constructor', undefined, 7]) {
+    for (const to of ['MXFP4_MOE_S', 'Q4_K_L', 'comfy', 'q4_0', 'constructor', undefined, 7]) {
       expectRefusal(() => plan(to), RangeError, 'to');
     }
     for (const to of ggufTargets) plan(to);
@@ -511,6 +511,7 @@ describe('planning a GGUF result', () => {
               form: 'a target of GGUF',
               examples: ['Q8_0', 'Q3_K_M', 'Q4_K_M', 'Q2_K', 'Q4_K_S', 'Q5_K_S', 'Q5_K_M', 'Q6_K', 'IQ4_XS', 'F16'],
             },
+            expect.anything(),
           ],
         },
         got: 'MXFP5',

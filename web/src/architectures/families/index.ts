@@ -101,6 +101,36 @@ export const onnxGraphs: ReadonlyMap<string, GraphFacts> = new Map(
     }),
 );
 
+/** Classes of transformers in place of others, of which llama.cpp takes a part, and types that do not follow from names. */
+const outwardClasses: Readonly<Record<string, readonly [className: string, modelType: string]>> = {
+  Mistral3ForConditionalGeneration: ['MistralForCausalLM', 'mistral'],
+  PhiMoEForCausalLM: ['PhimoeForCausalLM', 'phimoe'],
+  BailingMoeV2ForCausalLM: ['BailingMoeV2ForCausalLM', 'bailing_moe'],
+  GPT2LMHeadModel: ['GPT2LMHeadModel', 'gpt2'],
+  GraniteMoeSharedForCausalLM: ['GraniteMoeSharedForCausalLM', 'granitemoeshared'],
+  HunYuanDenseV1ForCausalLM: ['HunYuanDenseV1ForCausalLM', 'hunyuan_v1_dense'],
+  MiniMaxM2ForCausalLM: ['MiniMaxM2ForCausalLM', 'minimax_m2'],
+};
+
+/**
+ * The class and the `model_type` of a folder with the language model of a class alone: those that stand above or in a description, or the
+ * name of the class without its head in the spelling of transformers. Undefined for classes that are a part of another model.
+ */
+export function outwardClass(
+  { mlx = {}, onnx = {} }: ModelClass,
+  className: string,
+): readonly [className: string, modelType: string] | undefined {
+  const known = outwardClasses[className];
+  if (known !== undefined) return known;
+  if (/ForConditionalGeneration$|ForSequenceClassification$|^ChatGLM/.test(className)) return undefined;
+  const graph = onnx[className];
+  if (graph?.kind === 'decoder') return [className, graph.modelType];
+  const stem = className.replace(/(ForCausalLM|Model)$/, '');
+  const plain = (name: string) => name.toLowerCase().replaceAll('_', '');
+  const stated = Object.keys(mlx).find((type) => plain(type) === plain(stem));
+  return [className, stated ?? stem.replace(/(?<=[a-z0-9])(?=[A-Z][a-z])/g, '_').toLowerCase()];
+}
+
 /** Models that mlx-lm loads, by the `model_type` of config.json. */
 export const knownModels: KnownModels = Object.assign({}, ...families.map(({ mlx }) => mlx));
 

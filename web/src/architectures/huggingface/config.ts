@@ -25,6 +25,7 @@ export class Config {
   readonly #within: string;
   readonly #mostCount: number;
   readonly #assumed = new Set<string>();
+  readonly #asked = new Set<string>();
 
   /**
    * @param defaultsOf gives the values of missing keys, by the class of the model
@@ -43,6 +44,7 @@ export class Config {
 
   /** The value that the file states; undefined if it is missing or null. */
   stated(name: string): unknown {
+    this.#asked.add(name);
     return member(this.#keys, name);
   }
 
@@ -53,6 +55,11 @@ export class Config {
     const value = member(this.#defaults, name);
     if (value !== undefined) this.#assumed.add(name);
     return value;
+  }
+
+  /** Keys that were looked for. */
+  get asked(): ReadonlySet<string> {
+    return this.#asked;
   }
 
   /** Keys that were read as their defaults, with these. */

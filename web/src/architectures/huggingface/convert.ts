@@ -203,8 +203,15 @@ export async function folderRecipes(folder: Folder): Promise<Pick<Conversion, 'a
 /** llama.cpp's names of the tensors of a folder, for statistics. Experts are matrices of one tensor there. */
 export async function folderWeightNames(folder: Folder): Promise<WeightNames> {
   const { tensors } = await modelOf(folder);
+  return weightNamesOf(tensors, expertStacks(folder.tensors));
+}
+
+/** The names of the tensors that recipes make, by those of their sources. */
+export function weightNamesOf(
+  tensors: readonly Recipe[],
+  stacks: ReturnType<typeof expertStacks> = new Map(),
+): WeightNames {
   const names = new Map<string, WeightName[]>();
-  const stacks = expertStacks(folder.tensors);
   for (const { name, sources, windows } of tensors) {
     // Name the matrices that a stack of experts becomes in results with codes.
     const stack = stacks.get(sources[0] as string);

@@ -274,6 +274,15 @@ function sharedOut({ to, row, isBias }: ExpectedTensor, sizes: Sizes, source: st
   });
 }
 
+/** The tensors of a folder, under their names in the table, and those that each of them becomes. */
+export function* expectedTensors(table: TensorTable, sizes: Sizes) {
+  for (const [name, place] of places(table, sizes)) {
+    const { shape, required, row, expert } = place;
+    const made = row.shares === undefined ? [recipe(place, sizes, [name])] : sharedOut(place, sizes, name);
+    yield { name, shape, required, to: expert === undefined ? made.map((one) => one.name) : [place.to] };
+  }
+}
+
 /** Element types that widen to float32 directly. Integers and float8 need scales. */
 const floats = ['F64', 'F32', 'F16', 'BF16'];
 

@@ -4,6 +4,7 @@ import { ofType } from '../../core/option-problem.js';
 import { quoted } from '../files/bytes.js';
 import { whyNoJson } from '../files/json.js';
 import type { Sidecar } from '../options.js';
+import { nameBeside } from '../shards.js';
 
 /** @throws TypeError if `config` is not an object */
 export function checkConfig(config: unknown): void {
@@ -88,12 +89,6 @@ function parseConfig(text: string): ReturnType<Sidecar['parse']> {
   };
 }
 
-/** Names a file as loaders read it beside model.safetensors, and distinctly beside other files. */
-function nameBeside(usualName: string): Sidecar['nameFor'] {
-  return (output) =>
-    output === 'model.safetensors' ? usualName : `${output.replace(/\.safetensors$/i, '')}.${usualName}`;
-}
-
 /** config.json beside a safetensors file. */
 export const configSidecar: Sidecar = {
   planned: 'quantizationConfig',
@@ -109,7 +104,7 @@ export const configSidecar: Sidecar = {
     return before === undefined ? undefined : rest;
   },
   fits: (types) => types.some((type) => /^([IU](8|16|32)|F4|F[68]_\w+)$/.test(type)),
-  nameFor: nameBeside('config.json'),
+  nameFor: (output) => nameBeside(output, 'config.json'),
   parse: parseConfig,
   print: printConfig,
 };
@@ -129,7 +124,7 @@ export function settingsSidecar(planned: string, usualName: string, about?: stri
     // Both spellings of the number of bits, so that a file of another kind stays.
     without: (content) => ('bits' in (content as object) || 'w_bit' in (content as object) ? {} : undefined),
     fits: configSidecar.fits,
-    nameFor: nameBeside(usualName),
+    nameFor: (output) => nameBeside(output, usualName),
     parse: parseConfig,
     print: printConfig,
   };

@@ -4,7 +4,7 @@ import { type Hint, mention, oneOf, onlyWith, without } from '../../core/option-
 import { quoted } from '../files/bytes.js';
 import { badTensor } from '../files/errors.js';
 import { type ReadStretch, readNeighbors } from '../files/neighbors.js';
-import type { Format, LogicalTensor, OpenModel, Reader, SourceTensor } from '../format.js';
+import type { FilePlan, Format, LogicalTensor, OpenModel, Reader, SourceTensor } from '../format.js';
 import { checkRules, checkStatistics, optionTable, type Rule } from '../options.js';
 import { plainTensor } from '../tensors.js';
 import { readStatistics } from '../weight-statistics.js';
@@ -301,18 +301,29 @@ type SafetensorsFormat = Format<
 
 /** Plans a result of an open model. */
 export const planStored: NonNullable<SafetensorsFormat['plan']> = async (model, choices, context) => {
-  const { partsOf, output, readOptionFile } = context;
   const { to, requantize = false } = choices;
   const whole =
     to === 'copy' ? adaptedTensors(model, model.tensors.map(plainTensor)) : await tensorsAsFloats(model, requantize);
   const metadata = model.metadata as Readonly<Record<string, string>>;
+  return planTensors(whole, metadata, choices, context, (name) => jsonBeside(model, name));
+};
+
+/** Plans a result of tensors. @param json the object in a JSON file beside them */
+export async function planTensors(
+  whole: readonly LogicalTensor[],
+  metadata: Readonly<Record<string, string>>,
+  choices: SafetensorsChoices,
+  context: Parameters<NonNullable<SafetensorsFormat['plan']>>[2],
+  json: (name: string) => Promise<Fields | undefined>,
+): Promise<FilePlan> {
+  const { partsOf, output, readOptionFile } = context;
   const statistics = await readStatistics(choices, readOptionFile);
   const names = statistics.importance === undefined ? undefined : await context.weightNames();
   const layout = layoutOfCodes(choices);
   const tensors = layout?.splitsExperts ? withoutStacks(whole) : whole;
   const beside = new Map<string, Fields>();
   for (const file of layout?.reads ?? []) {
-    const content = await jsonBeside(model, file);
+    const content = await json(file);
     if (content !== undefined) beside.set(file, content);
   }
   const plan = planSafetensors(tensors, choices, {
@@ -328,7 +339,7 @@ export const planStored: NonNullable<SafetensorsFormat['plan']> = async (model, 
   // Layouts for known models have names of their own for all tensors.
   const notes = layout?.forKnownModels ? [] : apartNotes(whole, tensors);
   return { ...plan, notes: [...notes, ...plan.notes] };
-};
+}
 
 /** Programs that read a result. Codes need a reader of their layout, and those that load a folder need a language model. */
 export function safetensorsReaders(to: string, file: string, architecture?: string): readonly Reader[] {

@@ -178,7 +178,9 @@ function arrangedModel(source: readonly LogicalTensor[], config: Fields | undefi
     const name = model.rename?.(tensor.name) ?? tensor.name;
     const { shape, form } = tensor;
     if (plusOne?.test(name) && shape.length === 1 && form.codec === 'cast') {
-      const added: CastForm = { ...(form as CastForm), add: 1 };
+      // A norm of a GGUF file is read without this 1.
+      const { add = 0, ...plain } = form as CastForm;
+      const added: CastForm = add === -1 ? plain : { ...plain, add: add + 1 };
       return { ...tensor, name, form: added, isRenamed: true };
     }
     // A convolution of each channel has its taps in the second dimension.

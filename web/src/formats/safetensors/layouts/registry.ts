@@ -23,6 +23,14 @@ export const lowRankLayout: CodedLayout = {
   floats: (form) => (form as LowRankForm).floats,
 };
 
+/** Blocks of ggml, whose values GGUF files have for models of Hugging Face. */
+const blocksLayout: CodedLayout = {
+  label: 'GGUF',
+  codecs: ['ggml', 'nvfp4-blocks'],
+  // Blocks do not tell the floats of the original. bfloat16 has the range of all models, and its errors are small beside those of blocks.
+  floats: () => 'BF16',
+};
+
 const all = [
   compressedTensorsLayout,
   comfyLayout,
@@ -31,6 +39,7 @@ const all = [
   gptqLayout,
   bitsAndBytesLayout,
   lowRankLayout,
+  blocksLayout,
 ] as const;
 
 export const layouts: readonly CodedLayout[] = all;

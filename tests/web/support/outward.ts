@@ -1,0 +1,100 @@
+// GGUF files turned back into folders, read in the plainest way. It shares no code with what reads them in the package.
+import { expect } from 'vitest';
+import { type OutwardFolder, outwardFolder } from '../../../web/src/architectures/outward.js';
+import type { Conversion } from '../../../web/src/architectures/recipe.js';
+import type { CastForm } from '../../../web/src/formats/codecs/cast.js';
+import { openSource } from '../../../web/src/formats/files/open.js';
+import type { LogicalTensor } from '../../../web/src/formats/format.js';
+import { gguf } from '../../../web/src/formats/gguf/gguf.js';
+import { fileOf, type Weights } from './recipes.js';
+
+/** The folder that a file is turned back into. */
+async function turnedBack(bytes: Uint8Array): Promise<OutwardFolder> {
+  const input = new Uint8Array(bytes);
+  return outwardFolder(
+    await gguf.open([{ input, source: await openSource(input) }], () => Promise.reject(new Error())),
+  );
+}
+
+/** The elements of a tensor of an F32 file, and what is added to them. */
+function elementsIn(file: Uint8Array, { form, parts, gathered }: LogicalTensor) {
+  const stored = parts.flatMap(({ tensor: { byteOffset, bytes } }) => [
+    ...new Float32Array(file.slice(byteOffset, byteOffset + bytes).buffer),
+  ]);
+  let places = [gathered?.view?.offset ?? 0];
+  for (const [count, stride] of gathered?.view?.dims ?? [[stored.length, 1]])
+    places = places.flatMap((at) => Array.from({ length: count }, (_, i) => at + i * stride));
+  return { values: places.map((at) => stored[at] as number), add: (form as CastForm).add };
+}
+
+/** Expects that the file of a folder gives its tensors back: all of them, and under these names. */
+async function expectTurnedBack(conversion: Conversion, weights: Weights): Promise<void> {
+  const file = fileOf(conversion, weights);
+  const folder = await turnedBack(file);
+  const used = conversion.tensors.flatMap(({ sources }) => sources);
+  expect(folder.tensors.map(({ name }) => name).sort()).toEqual([...new Set(used)].sort());
+  for (const tensor of folder.tensors) {
+    const own = weights.get(tensor.name);
+    expect([tensor.name, ...tensor.shape]).toEqual([tensor.name, ...(own?.shape ?? [])]);
+    const { values, add = 0 } = elementsIn(file, tensor);
+    // The 1 that was added before is taken off again.
+    expect(add === 0 || add === -1).toBe(true);
+    const wanted = [...(own?.values ?? [])].map((value) => Math.fround(value - add));
+    expect(
+      values.every((value, i) => Object.is(value, wanted[i])),
+      tensor.name,
+    ).toBe(true);
+    expect(values.length).toBe(wanted.length);
+  }
+}
+
+const [ofTower, inTurns] = [/parts of others/, /its elements lie between those of others/];
+
+/** Families whose files are not turned back, with the reason. */
+const refused: Readonly<Record<string, RegExp>> = {
+  'ChatGLM 3 and GLM-4-9B': /attn_q.weight" is missing/,
+  'DeepSeek V3': inTurns,
+  'DeepSeek V3.2': inTurns,
+  'DeepSeek V2 Lite': inTurns,
+  'GLM-5': inTurns,
+  'Kimi K2.5': inTurns,
+  'GLM-4.7-Flash': /block_count is 4, and by config.json 3/,
+  Youtu: /num_experts_per_tok is missing/,
+  'Falcon with groups and two norms, as RefinedWeb': /attn_norm_2.weight" has no place/,
+  'Falcon-H1': /ssm.inner_size is 128/,
+  'Falcon-H1 with norms of states': /ssm.inner_size is 128/,
+  'Gemma 3n': /num_kv_shared_layers/,
+  'Gemma 4 with experts': /global_head_dim/,
+  'Gemma 4 with inputs for each layer': /global_head_dim/,
+  'Granite 4 with attention alone': /rope.scaling.finetuned is true/,
+  'Granite with Mamba 2': /mamba_expand is missing/,
+  'Granite with Mamba 2 and experts': /mamba_expand is missing/,
+  'InternLM 2': inTurns,
+  'Llama 4': /use_qk_norm is false/,
+  Mamba: /intermediate_size/,
+  'Mamba 2': /vocab_size/,
+  'Qwen2-VL': ofTower,
+  'Qwen2.5-VL': ofTower,
+  'Qwen3-VL': ofTower,
+  'Qwen3-VL with experts': ofTower,
+  'Qwen3-ASR': ofTower,
+  'Qwen3-Omni': ofTower,
+  'Qwen3-Next': /recurrent_layers/,
+  'Qwen3.5': /recurrent_layers/,
+  'Qwen3.5 with experts': /recurrent_layers/,
+  'gpt-oss in 16 bits': inTurns,
+};
+
+/** Families whose tensors come back otherwise: under names of other checkpoints, experts one by one, or rounded to three values. */
+const otherwise: readonly string[] = [
+  ...['Ernie 4.5 with fused matrices', 'GPT-2', 'Qwen2 with stacked experts', 'Qwen3 with stacked experts'],
+  ...['BitNet', 'BitNet by the names of transformers'],
+];
+
+/** Expects that the file of a case is turned back, or refused for its reason. */
+export async function expectOutward(name: string, conversion: Conversion, weights: Weights): Promise<void> {
+  const reason = refused[name];
+  if (reason !== undefined) await expect(turnedBack(fileOf(conversion, weights))).rejects.toThrow(reason);
+  else if (otherwise.includes(name)) expect((await turnedBack(fileOf(conversion, weights))).tensors).not.toEqual([]);
+  else await expectTurnedBack(conversion, weights);
+}
