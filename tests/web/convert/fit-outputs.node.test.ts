@@ -16,8 +16,10 @@ import {
   planModel,
   quantizeModel,
   readFloats,
+  sizeCurve,
   type TypeTable,
 } from '../../../web/src/model.js';
+import type { SizePoint } from '../../../web/src/tooling.js';
 import { madeUpLlama } from '../support/made-up-llama.js';
 import { drawn } from '../support/tokens.js';
 
@@ -108,6 +110,22 @@ describe('a fit by errors of outputs', () => {
     const found = expected / (divergences.get(name) as number);
     // Products of 768 errors are summed in float32, in sums of at most 256: 1e-3 is far above 256 * 2^-24 of the terms, which cancel in part.
     expect(Math.abs(found / (error / all) - 1)).toBeLessThan(1e-3);
+  });
+
+  it('is the smallest of the curve with an expected divergence', async () => {
+    const curve = sizeCurve(table);
+    const { bytes, error } = curve[Math.floor(curve.length / 2)] as SizePoint;
+    const fit = fitTypes(table, { targetDivergence: error });
+    expect(fit.bytes).toBe(bytes);
+    expect(fit.error).toBeLessThanOrEqual(error * (1 + rounding));
+    expect(fitTypes(table, { targetDivergence: error * (1 - 1e-9) }).bytes).toBeGreaterThan(bytes);
+    for (const [of, targetDivergence] of [
+      [table, (curve.at(-1) as SizePoint).error / 2],
+      [{ ...table, isDivergence: undefined }, error],
+    ] as const) {
+      expect(() => fitTypes(of, { targetDivergence })).toThrow(expect.objectContaining({ option: 'targetDivergence' }));
+    }
+    expect(() => fitTypes(table, { targetDivergence: 1, targetSize: 1 })).toThrow(RangeError);
   });
 
   it('estimates GPTQ, not plain codes', async () => {

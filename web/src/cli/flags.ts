@@ -244,6 +244,17 @@ export const targetFlags = {
       throw rangeError(`--${name}`, { kind: 'text', form: 'a number of bits', examples: ['4.5'] }, given);
     },
   }),
+  'target-divergence': flag(
+    'NATS',
+    'the smallest file whose expected divergence is at most this, with --moments of a language model, such as 0.01',
+    {
+      option: 'targetDivergence',
+      read(given, name) {
+        if (Number(given) > 0) return given;
+        throw rangeError(`--${name}`, { kind: 'text', form: 'a number of nats', examples: ['0.01'] }, given);
+      },
+    },
+  ),
   'save-rules': flag('FILE', 'write the chosen types as rules, which --rules reads', {
     isWritten: true,
     read: readFileName,

@@ -122,7 +122,8 @@ export function checkLine(line: QuantizeLine, command: string): readonly string[
   const ofRuns = given(...Object.keys(outputRunFlags));
   if (values['min-output'] === undefined && ofRuns !== undefined) throw wrongFlag(ofRuns, onlyWith('--min-output'));
   // The types are not known before the runs, so that no size can be held and no plan be made.
-  if (values['min-output'] !== undefined) exclude('min-output', 'target-size', 'target-bpw', 'save-plan');
+  if (values['min-output'] !== undefined)
+    exclude('min-output', 'target-size', 'target-bpw', 'target-divergence', 'save-plan');
   if (values.plan !== undefined) {
     // Flags about the quality of a result, about adapters and about files to read go with a plan.
     const beside = ['plan', 'save-plan', 'lora', ...readFlags()];
@@ -207,8 +208,12 @@ async function requestsOf(
     for (const own of results) {
       const [to = '', ...also] = own;
       const sidecars = sidecarOptions(words, to);
-      const { 'target-size': targetSize, 'target-bpw': bits } = values;
-      const size = { ...(targetSize && { targetSize }), ...(bits && { targetBitsPerWeight: Number(bits) }) };
+      const { 'target-size': targetSize, 'target-bpw': bits, 'target-divergence': nats } = values;
+      const size = {
+        ...(targetSize && { targetSize }),
+        ...(bits && { targetBitsPerWeight: Number(bits) }),
+        ...(nats && { targetDivergence: Number(nats) }),
+      };
       const choices = {
         ...lora,
         ...size,
@@ -252,13 +257,13 @@ export function withRequests(
 /** A plan with the requested size or all of its targets, if there are any, in place of the target, for the name of the result. */
 export function named(
   planned: ModelPlan,
-  { 'target-size': size, 'target-bpw': bits }: QuantizeLine['values'],
+  { 'target-size': size, 'target-bpw': bits, 'target-divergence': nats }: QuantizeLine['values'],
 ): ModelPlan {
   // A number alone means bytes.
   const text = size !== undefined && /^\d+$/.test(size) ? `${size}B` : size?.replaceAll(' ', '');
   const { also = [] } = planned.options;
   const several = also.length === 0 ? undefined : targetsLabel(planned.to, also);
-  const label = bits === undefined ? (text ?? several) : `${bits}bpw`;
+  const label = nats !== undefined ? `${nats}nats` : bits === undefined ? (text ?? several) : `${bits}bpw`;
   return label === undefined ? planned : { ...planned, to: label as ModelPlan['to'] };
 }
 

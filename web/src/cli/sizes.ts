@@ -26,17 +26,20 @@ import { usageError, wrongFlag } from './wording.js';
 /** Values of flags about sizes and rules. */
 type SizeValues = ValuesOf<typeof quantizeFlags>;
 
+/** Flags of sizes. One of them is given at most. */
+const sizeFlags = ['target-size', 'target-bpw', 'target-divergence'] as const;
+
 /** True if the flags ask for a size. */
 export function isSized(values: SizeValues): boolean {
-  return values['target-size'] !== undefined || values['target-bpw'] !== undefined;
+  return sizeFlags.some((flag) => values[flag] !== undefined);
 }
 
 /** Checks the flags about sizes. @param types number of types of --to. @throws UsageError */
 export function checkSizes(values: SizeValues, types: number): void {
-  if (values['target-bpw'] !== undefined && values['target-size'] !== undefined)
-    throw wrongFlag('target-bpw', without('targetSize'));
+  const [first, second] = sizeFlags.filter((flag) => values[flag] !== undefined);
+  if (second !== undefined) throw wrongFlag(second, without(`--${first}`));
   if (values['save-rules'] !== undefined && !isSized(values) && values['min-output'] === undefined) {
-    const of = ['targetSize', 'targetBitsPerWeight', 'minOutput'].map((option) => onlyWith(option));
+    const of = ['targetSize', 'targetBitsPerWeight', 'targetDivergence', 'minOutput'].map((option) => onlyWith(option));
     throw wrongFlag('save-rules', { kind: 'anyOf', of });
   }
   const saved = (['save-plan', 'save-rules'] as const).find((flag) => values[flag] !== undefined);

@@ -2,7 +2,7 @@
 
 import { ErrorSumsRecord } from '../core/door.js';
 import { rangeError } from '../core/errors.js';
-import { without } from '../core/option-problem.js';
+import { onlyWith, without } from '../core/option-problem.js';
 import { elementsOf } from '../formats/codecs/elements.js';
 import { codecOf } from '../formats/codecs/registry.js';
 import type { FilePlan, PlannedTensor } from '../formats/format.js';
@@ -13,7 +13,7 @@ import { chooseWithin, frontier } from './budget.js';
 import { measureTensors } from './measuring.js';
 import { rulesFor } from './mixture-rules.js';
 import type { Opened } from './open.js';
-import { makerOf, makersFor, type SizeOptions, targetError } from './options.js';
+import { makerOf, makersFor, type SizeOptions, sizeNames, targetError } from './options.js';
 import { planFor, resultBytes } from './plan.js';
 import type { WorkOptions } from './work-options.js';
 
@@ -189,8 +189,21 @@ export async function measureOpen(
 // ----------------------------------------------------------------------------------------------------------------------- choosing
 
 /** Bytes that the tensors of a table may take. */
-function budgetOf({ tensors, otherBytes }: TypeTable, { targetSize, targetBitsPerWeight = 0 }: SizeOptions): number {
+function budgetOf(table: TypeTable, { targetSize, targetBitsPerWeight = 0, targetDivergence }: SizeOptions): number {
+  const { tensors, otherBytes } = table;
   if (targetSize !== undefined) return (parseSize(targetSize) as number) - otherBytes;
+  if (targetDivergence !== undefined) {
+    if (!table.isDivergence) {
+      const message =
+        'no divergence is known: calibrate the language model with moments, and give them with the method gptq';
+      throw rangeError('targetDivergence', onlyWith('moments'), undefined, { kind: 'because', message });
+    }
+    const points = curveOf(table);
+    const least = points.at(-1)?.error ?? 0;
+    const found = points.find(({ error }) => error <= targetDivergence);
+    if (found === undefined) throw rangeError('targetDivergence', { kind: 'number', min: least }, targetDivergence);
+    return found.bytes - otherBytes;
+  }
   const elements = tensors.reduce((sum, tensor) => sum + tensor.elements, 0);
   return Math.floor((targetBitsPerWeight * elements) / 8);
 }
@@ -314,13 +327,13 @@ export function curveOf(table: TypeTable): SizePoint[] {
  */
 export async function fitOpen(
   opened: Opened,
-  { targetSize, targetBitsPerWeight, ...given }: PlanChoices & SizeOptions,
+  { targetSize, targetBitsPerWeight, targetDivergence, ...given }: PlanChoices & SizeOptions,
   options: WorkOptions,
   name = '',
 ): Promise<{ readonly choices: PlanChoices; readonly fit: TypeFit }> {
   // Measure all types.
-  const size = { targetSize, targetBitsPerWeight };
-  const option = targetSize === undefined ? 'targetBitsPerWeight' : 'targetSize';
+  const size = { targetSize, targetBitsPerWeight, targetDivergence };
+  const option = sizeNames.find((one) => size[one as keyof typeof size] !== undefined);
   const isAuto = given.to === 'auto';
   // Without a target, the format is that of the output's name if the model can have it, else that of the model.
   const formats = makersFor(opened.format).map(({ format }) => format);

@@ -186,6 +186,13 @@ const sizeEntries = {
   targetSize: option<number | string>(checkFileSize),
   /** Target size as bits for each element of the model's tensors, such as 4.5. @defaultValue the types follow from `to` */
   targetBitsPerWeight: amended(numberOption({ above: 0, max: 64 }), { excludedBy: [{ option: 'targetSize' }] }),
+  /**
+   * Language models, with `moments`: the smallest result whose expected divergence of the next token is at most this, in nats.
+   * @defaultValue the types follow from `to`
+   */
+  targetDivergence: amended(numberOption({ above: 0 }), {
+    excludedBy: [{ option: 'targetSize' }, { option: 'targetBitsPerWeight' }],
+  }),
 };
 
 /** Limits of the size of a result. */
@@ -194,8 +201,8 @@ export interface SizeOptions extends OptionsOf<typeof sizeEntries> {}
 export const sizeNames: readonly string[] = Object.keys(sizeEntries);
 
 /** True if a size is given. */
-export function hasSizeOption({ targetSize, targetBitsPerWeight }: SizeOptions): boolean {
-  return targetSize !== undefined || targetBitsPerWeight !== undefined;
+export function hasSizeOption(options: SizeOptions): boolean {
+  return Object.keys(sizeEntries).some((name) => options[name as keyof SizeOptions] !== undefined);
 }
 
 /** @throws TypeError or RangeError naming the option */
