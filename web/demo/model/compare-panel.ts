@@ -1,6 +1,6 @@
 // Panel *Compare these two*: how far the tensors of one file are from those of another.
 import { type CompareReport, compareModels } from 'scalepoint/model';
-import type { ModelFile } from '../shared/files.js';
+import { type ModelFile, nameInFolder } from '../shared/files.js';
 import { formatDecibels, formatMany } from '../shared/format.js';
 import { inputOf } from '../shared/page-files.js';
 import { asSentence } from '../shared/problems.js';
@@ -94,6 +94,7 @@ export class ComparePanel {
     const works = this.#share !== undefined;
     const [original, other] = this.#pair;
     const names = [original.name, other.name] as const;
+    const isLarger = totalBytes(original.files) > totalBytes(other.files);
     const press = () => {
       if (!works) return void this.#compare();
       this.#stop();
@@ -108,7 +109,7 @@ export class ComparePanel {
           <button type="button" id="compare-run" @click=${press}>${works ? 'Stop' : 'Compare these two'}</button>
           <progress id="compare-progress" max="1" value=${this.#share ?? 0} ?hidden=${!works} aria-label="Progress of comparing"></progress>
         </div>
-        <p class="hint">The larger file, ${original.name}, counts as the original. Tensors are paired by their names.</p>
+        <p class="hint">${isLarger ? `The larger file, ${nameInFolder(original)},` : nameInFolder(original)} counts as the original. Tensors are paired by their names.</p>
         <p class="outputs-verdict" id="compare-words" role="status">${this.#report === undefined ? '' : comparisonText(this.#report, names)}</p>
         <p class="outputs-problem" id="compare-problem" role="alert" ?hidden=${this.#problem === ''}>${this.#problem}</p>
         <div class="scroll" data-name="Tensors that differ most" ?hidden=${worst.length === 0} ${scrollBox()}>

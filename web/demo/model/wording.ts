@@ -9,7 +9,8 @@ export const presetTitles: Readonly<Record<Preset, string>> = { small: 'Small', 
 export function formatSeconds(seconds: number): string {
   if (seconds < 9.95) return `${seconds < 0.05 ? '< 0.1' : seconds.toFixed(1)}\u00a0s`;
   const whole = Math.ceil(seconds);
-  return whole < 60 ? `${whole}\u00a0s` : `${Math.floor(whole / 60)}\u00a0min ${whole % 60}\u00a0s`;
+  const rest = whole % 60 === 0 ? '' : ` ${whole % 60}\u00a0s`;
+  return whole < 60 ? `${whole}\u00a0s` : `${Math.floor(whole / 60)}\u00a0min${rest}`;
 }
 
 /** The share that is done before the time left is shown. */
