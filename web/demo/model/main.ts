@@ -6,7 +6,7 @@ import { takeFiles } from '../shared/handover.js';
 import type { KeptModel } from '../shared/kept.js';
 import { messageOf, showProblem } from '../shared/problems.js';
 import { recall } from '../shared/remember.js';
-import { sampleFile, storyteller } from '../shared/sample.js';
+import { pictureSample, sampleFile, storyteller } from '../shared/sample.js';
 import { startSite } from '../shared/site.js';
 import { isStep } from './address.js';
 import { hubApp, linkOf, nameInLink, storedToken, storeToken } from './hub-link.js';
@@ -128,12 +128,16 @@ function startChoosing(): void {
     picker.value = '';
     if (files.length > 0) void open(files, 'open');
   });
-  const openSample = (fetched: Promise<readonly File[]>) =>
-    fetched.then(
-      (files) => open(files, 'open'),
-      (error: unknown) => showProblem('file', { title: 'The sample could not be loaded', text: messageOf(error) }),
-    );
+  const sampleFailed = (error: unknown) =>
+    showProblem('file', { title: 'The sample could not be loaded', text: messageOf(error) });
+  const openSample = (fetched: Promise<readonly File[]>) => fetched.then((files) => open(files, 'open'), sampleFailed);
   byId('sample', HTMLButtonElement).addEventListener('click', () => openSample(sampleFile().then((file) => [file])));
+  byId('sample-picture', HTMLButtonElement).addEventListener('click', () =>
+    pictureSample().then(
+      ({ model, picture }) => withPanels((opening) => opening.openWith([model], [picture])),
+      sampleFailed,
+    ),
+  );
   byId('sample-story', HTMLButtonElement).addEventListener('click', () => openSample(storyteller()));
   const folder = byId('folder', HTMLInputElement);
   const chooseFolder = byId('choose-folder', HTMLButtonElement);

@@ -86,6 +86,8 @@ export interface Opening {
   open(files: readonly File[]): void;
   /** Opens files that were dropped, unless a panel takes them as data for the open model. */
   drop(files: readonly File[]): void;
+  /** Opens files, and then data for the model. */
+  openWith(files: readonly File[], data: readonly File[]): void;
   /** Opens something that was open before. */
   reopen(kept: KeptModel): void;
   /** Opens a model of the hub. @param endpoint address of the hub */
@@ -94,6 +96,8 @@ export interface Opening {
 
 /** Starts the panels. */
 export function startPanels(): Opening {
+  /** Data that the open model takes once it is drawn. */
+  let given: readonly File[] | undefined;
   const columns = rememberedColumns();
   const store = createStore({ ...initialState, columns }, draw);
   const redraw = () => store.set({});
@@ -159,6 +163,7 @@ export function startPanels(): Opening {
       render(isOpen(state) ? openView(state) : nothing, opened);
       render(models === undefined ? nothing : several.view(models), list);
     });
+    if (given !== undefined && outputs.take(given)) given = undefined;
     const { classList } = document.body;
     const hasModel = model !== undefined && (!opened.hidden || classList.contains('has-model'));
     classList.toggle('has-model', hasModel || models !== undefined);
@@ -196,6 +201,11 @@ export function startPanels(): Opening {
     drop(files) {
       if (!outputs.take(files)) void session.open(files);
     },
+    openWith: (files, data) =>
+      void session.open(files).then(() => {
+        given = data;
+        redraw();
+      }),
     reopen: (kept) => void session.reopen(kept),
     openHub: (name, endpoint) => void session.openHub(name, endpoint),
   };

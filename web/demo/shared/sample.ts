@@ -15,6 +15,12 @@ async function fetched(path: string): Promise<File> {
 /** Fetches the sample model, which is served beside the pages. @throws FileError if it is not there */
 export const sampleFile = (): Promise<File> => fetched('digits.safetensors');
 
+/** The same network as an ONNX model of pictures, and a drawn digit. @throws FileError if the sample is not there */
+export async function pictureSample(): Promise<{ readonly model: File; readonly picture: File }> {
+  const [sample, { onnxOfDigits, drawnDigit }] = await Promise.all([sampleFile(), import('./digits-onnx.js')]);
+  return { model: new File([onnxOfDigits(await sample.arrayBuffer())], 'digits.onnx'), picture: await drawnDigit() };
+}
+
 /** Fetches the folder of the language model of the front page. @throws FileError if it is not there */
 export const storyteller = (): Promise<File[]> =>
   Promise.all(

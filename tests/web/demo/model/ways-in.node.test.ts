@@ -2,8 +2,13 @@
 import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import * as ort from 'onnxruntime-web/wasm';
 import type { Page } from 'playwright';
+import { load } from 'scalepoint';
 import { expect, it } from 'vitest';
+import { Network, plainStorage, readSample } from '../../../../web/demo/front/network.js';
+import { classes, drawDigits, side, testSeed } from '../../../../web/demo/shared/digits.mjs';
+import { onnxOfDigits } from '../../../../web/demo/shared/digits-onnx.js';
 import { path, sample, startSite } from '../site.js';
 
 const site = startSite();
@@ -18,6 +23,29 @@ it('opens the language model of the site, with which it writes', async () => {
   await page.waitForSelector('#write:visible');
   expect(await facts()).toMatch(/^safetensors · 38 tensors · /);
   expect(await page.isEnabled('#write-run')).toBe(true);
+});
+
+it('opens the digits as an ONNX model, which reads pictures as the network does', async () => {
+  page = await site.open('model/');
+  await page.click('#sample-picture');
+  await page.waitForSelector('#outputs:visible');
+  expect(await facts()).toMatch(/^ONNX · 8 tensors · /);
+  await expect.poll(() => page.textContent('#outputs')).toMatch(/digit-\d\.png/);
+  const file = new Uint8Array(readFileSync(sample)).buffer;
+  const model = onnxOfDigits(file);
+  ort.env.wasm.numThreads = 1;
+  const session = await ort.InferenceSession.create(model);
+  const { images, labels, count } = drawDigits(200, testSeed);
+  const picture = new ort.Tensor('float32', images, [count, 1, side, side]);
+  const scores = (await session.run({ picture })).scores!.data as Float32Array;
+  const core = await load();
+  const read = (await Network.create(core, readSample(file), plainStorage(32))).read(images, count);
+  const best = Uint8Array.from({ length: count }, (_, n) => {
+    const own = scores.subarray(n * classes, (n + 1) * classes);
+    return own.indexOf(Math.max(...own));
+  });
+  expect(best).toEqual(read);
+  expect(labels.filter((label, n) => label === best[n]).length).toBeGreaterThan(190);
 });
 
 it('opens a folder that is chosen', async () => {
