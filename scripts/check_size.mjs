@@ -13,7 +13,7 @@ import { fileURLToPath } from 'node:url';
 import { brotliCompressSync, constants } from 'node:zlib';
 
 /** Most bytes of the packed package. */
-const packedBudget = 2_541_000;
+const packedBudget = 2_610_000;
 
 /** Most bytes after brotli. */
 export const budgets = {

@@ -68,14 +68,15 @@ beforeAll(async () => {
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe('the packed package', () => {
-  it('holds the built files, the guide, README, license and notes for contributors, and nothing else', async () => {
+  it('holds the built files, the guide, the reference, README, license and notes for contributors, and nothing else', async () => {
     const names = (await run('tar', ['-tzf', tarball])).trim().split('\n');
     const expected =
-      /^package\/(dist\/|web\/demo\/guide\/\d\d-[\w-]+\.md$|package\.json$|(README|CONTRIBUTING)\.md$|LICENSE$)/;
+      /^package\/(dist\/|web\/demo\/guide\/\d\d-[\w-]+\.md$|build\/reference\/\w+\.md$|package\.json$|(README|CONTRIBUTING)\.md$|LICENSE$)/;
     expect(names.filter((name) => !expected.test(name))).toEqual([]);
     expect(names).toContain('package/dist/index.js');
     expect(names).toContain('package/LICENSE');
     expect(names).toContain('package/README.md');
+    expect(names).toContain('package/build/reference/model.md');
   });
 
   it('has each file and heading that its README and its guide link to', () => {
