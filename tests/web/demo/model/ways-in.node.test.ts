@@ -89,6 +89,7 @@ it('can be installed, and then opens files of the system', async () => {
     launched({ files: [handle] });
   }, readFileSync(sample).toString('base64'));
   await expect.poll(name).toBe('mine.safetensors');
+  await page.waitForSelector('#opened:visible');
   await page.check('input[value="small"]', { force: true });
   const size = () => page.textContent('#model-size');
   await expect.poll(size).not.toBe('');
