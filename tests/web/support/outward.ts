@@ -61,9 +61,19 @@ const refused: Readonly<Record<string, RegExp>> = {
   'GLM-4.7-Flash': /block_count is 4, and by config.json 3/,
   Youtu: /num_experts_per_tok is missing/,
   'Falcon with groups and two norms, as RefinedWeb': /attn_norm_2.weight" has no place/,
+  Apertus: /act_fn.alpha_n is missing/,
+  'Hunyuan with experts': /moe_topk is undefined/,
+  Jamba: /ssm_a" is missing/,
+  'Mistral Small 4': /partial_rotary_factor/,
+  'Mistral Small 4 without its tower, and with experts apart': /partial_rotary_factor/,
+  'Mistral Large 3 in its own layout': /temperature_scale/,
+  'Nemotron-H': /hybrid_override_pattern/,
+  'Nemotron-H with experts': /"nemotron_h_moe" cannot be turned back/,
+  'Nemotron-H with experts of fewer elements': /"nemotron_h_moe" cannot be turned back/,
   'Falcon-H1': /ssm.inner_size is 128/,
   'Falcon-H1 with norms of states': /ssm.inner_size is 128/,
   'Gemma 3n': /num_kv_shared_layers/,
+  'Gemma 4 Unified': /global_head_dim/,
   'Gemma 4 with experts': /global_head_dim/,
   'Gemma 4 with inputs for each layer': /global_head_dim/,
   'Granite 4 with attention alone': /rope.scaling.finetuned is true/,
@@ -88,7 +98,8 @@ const refused: Readonly<Record<string, RegExp>> = {
 /** Families whose tensors come back otherwise: under names of other checkpoints, experts one by one, or rounded to three values. */
 const otherwise: readonly string[] = [
   ...['Ernie 4.5 with fused matrices', 'GPT-2', 'Qwen2 with stacked experts', 'Qwen3 with stacked experts'],
-  ...['BitNet', 'BitNet by the names of transformers'],
+  ...['BitNet', 'BitNet by the names of transformers', "Mistral's own layout", "Mixtral in Mistral's own layout"],
+  'EXAONE with experts, windows, and a layer that predicts a further token',
 ];
 
 /** Expects that the file of a case is turned back, or refused for its reason. */

@@ -29,6 +29,7 @@ export function folderOf(
       const [x, y] = [weights.get(a)?.values, weights.get(b)?.values];
       return x !== undefined && x.length === y?.length && x.every((value, i) => Object.is(value, y[i]));
     },
+    floats: async (name) => weights.get(name)?.values,
     file: async (path) => {
       const value = Object.hasOwn(files, path) ? files[path] : undefined;
       if (value === undefined) return undefined;

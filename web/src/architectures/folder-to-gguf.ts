@@ -1,5 +1,6 @@
 /** Folders of language models, and their vision towers, to GGUF. Loaded with the first folder. */
 import { rangeError, ScalepointError } from '../core/errors.js';
+import { floatsIn } from '../formats/codecs/floats-in.js';
 import { type ByteSource, quoted } from '../formats/files/bytes.js';
 import type { LogicalTensor, OpenModel } from '../formats/format.js';
 import { edited, nameKey } from '../formats/gguf/edits.js';
@@ -56,6 +57,13 @@ function folderOf(
     metadata,
     isCoded,
     file: (path) => beside.file(path),
+    async floats(wanted) {
+      const tensor = model.tensors.find((one) => one.name === wanted);
+      if (tensor === undefined || (tensor.dtype !== 'F32' && tensor.dtype !== 'F16' && tensor.dtype !== 'BF16'))
+        return undefined;
+      const file = model.files[tensor.file] as ByteSource;
+      return floatsIn(await file.read(tensor.byteOffset, tensor.byteOffset + tensor.bytes), tensor.dtype);
+    },
     async areEqual(a, b) {
       const [x, y] = [a, b].map((one) => model.tensors.find((tensor) => tensor.name === one));
       if (x === undefined || y === undefined) return undefined;

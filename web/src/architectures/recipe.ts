@@ -76,6 +76,8 @@ export interface Folder {
   readonly isCoded?: boolean;
   /** True if two tensors have the same bytes; undefined if one of them is made of codes. */
   areEqual?(a: string, b: string): Promise<boolean | undefined>;
+  /** The values of a tensor of few floats; undefined if it is made of codes. */
+  floats?(name: string): Promise<Float32Array | undefined>;
   /** Bytes of a file, such as `config.json`; undefined if the folder lacks it. */
   file(name: string): Promise<Uint8Array<ArrayBuffer> | undefined>;
 }

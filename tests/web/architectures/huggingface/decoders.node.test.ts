@@ -1,5 +1,6 @@
 // Decoders: their keys and tensors beside tables that were written by hand from llama.cpp's converter, and their logits in llama.cpp beside a
 // forward pass in float64 that knows Hugging Face's definitions only. A family is a row of a list in support/decoders.
+import { inspectModel, quantizeModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import { convertHuggingface } from '../../../../web/src/architectures/huggingface/convert.js';
 import type { Conversion } from '../../../../web/src/architectures/recipe.js';
@@ -17,6 +18,7 @@ import { mixtures } from '../../support/decoders/experts.js';
 import { latentAttention } from '../../support/decoders/latent.js';
 import { mistral } from '../../support/decoders/mistral.js';
 import { NativeModel } from '../../support/llama-run.js';
+import { safetensors } from '../../support/models.js';
 import { ownLogits } from '../../support/own-logits.js';
 import { byName, fileOf, folderOf, type Weights } from '../../support/recipes.js';
 import { weightsOfTable } from '../../support/tensor-table.js';
@@ -51,6 +53,22 @@ it('takes Phi-2 without a bias of the head as with one of zeros', async () => {
   using native = new NativeModel(fileOf(made, without));
   using other = new NativeModel(fileOf(stored, zeros));
   expect(native.logits(decoderTokens)).toEqual(other.logits(decoderTokens));
+});
+
+it('reads the numbers of Apertus in a file', async () => {
+  const one = caseOf(cases, 'Apertus');
+  const weights = [...weightsOfTable(one.table, 3)].map(
+    ([name, { shape, values }]) => [name, { dtype: 'F32' as const, shape, data: values }] as const,
+  );
+  const files = [
+    new File([safetensors(Object.fromEntries(weights))], 'model.safetensors'),
+    new File([JSON.stringify(decoderConfig(one.hugging, one.config))], 'config.json'),
+    new File([JSON.stringify(plainTokenizer())], 'tokenizer.json'),
+  ];
+  const file = await (await quantizeModel(files, { to: 'F32', workers: 0 })).bytes();
+  const { metadata } = await inspectModel(file);
+  for (const [name, value] of one.keys.filter(([key]) => key.startsWith('xielu.')))
+    expect([...(metadata[name] as Iterable<number>)], name).toEqual(value);
 });
 
 it('writes the pooling of Arcee', async () => {

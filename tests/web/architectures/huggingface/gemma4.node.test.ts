@@ -281,7 +281,14 @@ function logitsOf(weights: Weights, { layers = 0, config: own = {} }: DecoderCas
   });
 }
 
-const cases = [small, mixture];
+/** Pictures and sound become vectors by small projections, which the language model runs without. */
+const unified: DecoderCase = {
+  ...mixture,
+  name: 'Gemma 4 Unified',
+  hugging: 'Gemma4UnifiedForConditionalGeneration',
+};
+
+const cases = [small, mixture, unified];
 
 describe('keys and tensors', () => {
   it.each(cases)('$name', (one) => expectKeysAndTensors(one));
@@ -299,6 +306,19 @@ describe('keys and tensors', () => {
     // "<unk>" is special in Gemma's class. Nothing names "<s>" and "</s>", so that they are normal, whatever tokenizer.json says.
     expect(of('.token_type').slice(0, 4)).toEqual([3, 1, 1, 6]);
     expect(new Set(of('.scores'))).toEqual(new Set([-1000]));
+  });
+
+  it('names tokens that Gemma 4 Unified never writes, and leaves its projections out', async () => {
+    const weights = weightsOfTable(unified.table, 6);
+    const projection = { shape: [2], values: new Float32Array(2) };
+    const beside = ['model.vision_embedder.patch.weight', 'model.embed_vision.a.weight', 'model.embed_audio.a.weight'];
+    const whole = new Map([...weights, ...beside.map((name) => [name, projection] as const)]);
+    const generation = { 'generation_config.json': { suppress_tokens: [7, 9] } };
+    const [own, other] = await Promise.all([unified, mixture].map((one) => convertedDecoder(one, whole, generation)));
+    const key = (conversion: typeof own) => conversion?.keys.find(({ name }) => name.endsWith('suppress_tokens'));
+    expect(key(own)).toEqual({ name: 'tokenizer.ggml.suppress_tokens', type: 'i32[]', value: [7, 9] });
+    expect(key(other)).toBeUndefined();
+    expect(own?.tensors).toEqual((await convertedDecoder(mixture, weights)).tensors);
   });
 
   it.each<[string, FolderJson, RegExp]>([

@@ -102,7 +102,7 @@ describe('config.json', () => {
       ['NemotronHPuzzleForCausalLM', 'state spaces'],
       ['KimiLinearForCausalLM', 'KDA'],
       ['Rwkv7ForCausalLM', 'RWKV'],
-      ['ApertusForCausalLM', 'xIELU'],
+
       ['Step3p5ForCausalLM', 'convert_hf_to_gguf.py'],
     ] as const)
       await refused({ architecture: name }, 'UNKNOWN_FORMAT', `"${name}" is not supported: `, advice);

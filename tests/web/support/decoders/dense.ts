@@ -21,6 +21,7 @@ import {
   untied,
 } from '../decoder-tables.js';
 import { add, type Decoder, gelu, relu2, slices, turnedOf, type Vector } from '../forward.js';
+import { weightsOfTable } from '../tensor-table.js';
 import { attended } from './latent.js';
 
 /** As in logits.node.test.ts: a table of GELU in half precision. */
@@ -169,6 +170,23 @@ export const lfm2Model: Partial<Decoder> = {
     final: 'model.embedding_norm',
   },
 };
+
+/** Apertus, whose layers have numbers of their activations. */
+const apertusTable: DecoderCase['table'] = {
+  prefix,
+  outside,
+  layer: `${attention}${headNorms}
+    attention_layernorm.weight    attn_norm.weight  64
+    feedforward_layernorm.weight  ffn_norm.weight   64
+    mlp.up_proj.weight            ffn_up.weight     96x64
+    mlp.down_proj.weight          ffn_down.weight   64x96
+    mlp.act_fn.alpha_n            x                 1  drop
+    mlp.act_fn.alpha_p            x                 1  drop
+    mlp.act_fn.beta               x                 1  drop
+    mlp.act_fn.eps                x                 1  drop`,
+};
+const apertusNumbers = (part: string) =>
+  [0, 1, 2].map((layer) => weightsOfTable(apertusTable, 3).get(`model.layers.${layer}.mlp.act_fn.${part}`)!.values[0]);
 
 const cases: readonly DecoderCase[] = [
   {
@@ -1041,6 +1059,59 @@ const cases: readonly DecoderCase[] = [
     keys: [...changed(common(), ['attention.head_count_kv', [0, 2, 0]]), ['vocab_size', 264], ['shortconv.l_cache', 3]],
     table: { ...lfm2, layer: lfm2.layer + lfm2Dense },
     model: lfm2Model,
+  },
+  {
+    name: 'Phi-4 with vision, without its tower',
+    hugging: 'Phi4ForCausalLMV',
+    architecture: 'phi3',
+    config: { original_max_position_embeddings: 128, sliding_window: null, tie_word_embeddings: false },
+    keys: [
+      ...common(),
+      ['rope.scaling.original_context_length', 128],
+      ['rope.dimension_count', 16],
+      ['attention.sliding_window', 0],
+    ],
+    table: {
+      prefix,
+      outside,
+      layer: `${norms}
+        self_attn.qkv_proj.weight  attn_qkv.weight     128x64
+        self_attn.o_proj.weight    attn_output.weight  64x64
+        mlp.gate_up_proj.weight    ffn_up.weight       192x64
+        mlp.down_proj.weight       ffn_down.weight     64x96`,
+    },
+    model: untied,
+  },
+  {
+    name: 'Apertus',
+    hugging: 'ApertusForCausalLM',
+    architecture: 'apertus',
+    config: {
+      head_dim: 16,
+      hidden_act: 'xielu',
+      rope_scaling: { rope_type: 'llama3', factor: 8, original_max_position_embeddings: 64 },
+    },
+    keys: [
+      ...common(heads),
+      ...llamaKeys,
+      ...['alpha_n', 'alpha_p', 'beta', 'eps'].map((part) => [`xielu.${part}`, apertusNumbers(part)] as const),
+    ],
+    table: apertusTable,
+    model: {
+      ...untied,
+      frequencies: llama3(8, 64),
+      norms: { attention: 'attention_layernorm', feedForward: 'feedforward_layernorm' },
+      grow(read, p, x) {
+        const [n = 0, positive = 0, beta = 0, eps = 0] = ['alpha_n', 'alpha_p', 'beta', 'eps'].map(
+          (part) => read.get(`${p}mlp.act_fn.${part}`).values[0]!,
+        );
+        const [below, above] = [beta + Math.log1p(Math.exp(n)), Math.log1p(Math.exp(positive))];
+        const inner = read
+          .linear(`${p}mlp.up_proj`, x)
+          .map((v) => beta * v + (v > 0 ? above * v * v : below * (Math.expm1(Math.min(v, eps)) - v)));
+        return read.linear(`${p}mlp.down_proj`, inner);
+      },
+    },
   },
   {
     name: 'Seed-OSS',

@@ -459,10 +459,17 @@ const mlxGemma4 = {
   plain: /\.per_layer_model_projection$/,
 } as const;
 
+/** Gemma 4 that takes pictures and sound without towers, as small projections. */
+const unified = 'Gemma4UnifiedForConditionalGeneration';
+
 /** Layers with a window and those without differ in the sizes of their heads. */
 const gemma4: ModelClass = {
   architecture: 'gemma4',
-  classes: { Gemma4ForCausalLM: gemma4Defaults, Gemma4ForConditionalGeneration: gemma4Defaults },
+  classes: {
+    Gemma4ForCausalLM: gemma4Defaults,
+    Gemma4ForConditionalGeneration: gemma4Defaults,
+    [unified]: gemma4Defaults,
+  },
   only: gemmaSettings,
   longEmbedding: true,
   details(draft) {

@@ -8,6 +8,7 @@ import { type Json, member } from '../huggingface/json.js';
 import { type Model, type ModelClass, type Read, readClass } from '../huggingface/reading.js';
 import type { GraphFacts } from '../onnx/families.js';
 import type { WebllmFamily } from '../webllm/families.js';
+import { apertus } from './apertus.js';
 import { arcee } from './arcee.js';
 import { bailingMoe2 } from './bailing.js';
 import { bertFamily } from './bert.js';
@@ -49,6 +50,7 @@ export const families: readonly ModelClass[] = [
   ...deepseekFamily,
   ...gptFamily,
   ...mambaFamily,
+  apertus,
   arcee,
   bitnet,
   ...ernieFamily,
@@ -142,8 +144,7 @@ const missing: readonly (readonly [names: RegExp, reason: string])[] = [
       [/^(NemotronHPuzzle|Plamo2|PLaMo2)/, 'layers of state spaces and of attention that take turns with experts'],
       [/^Kimi(Linear|K3)/, 'linear attention with a decay for each channel (KDA)'],
       [/^(Rwkv|RWKV)/, 'the mixing of neighboring tokens of RWKV'],
-      [/^Apertus/, 'the numbers of its activation (xIELU), which llama.cpp wants as keys'],
-      [/^(HYV|Step3p|StepVL|Gemma4.*(Assistant|Unified))/, 'the layers of this family'],
+      [/^(HYV|Step3p|StepVL|Gemma4.*Assistant)/, 'the layers of this family'],
     ] as const
   ).map(([names, what]) => {
     const advice = "llama.cpp's convert_hf_to_gguf.py converts it to a GGUF file, which can be quantized here";

@@ -83,14 +83,18 @@ function readPhi3({ config, rope, sizes }: Draft) {
   };
 }
 
+const phi3Defaults = decoderDefaults([3072, 8192, 32], [32], 4096, {
+  original_max_position_embeddings: 4096,
+  rms_norm_eps: 1e-5,
+});
+
 const phi3: ModelClass = {
   architecture: 'phi3',
   traits: { pairs: 'halves', slides: () => true },
   classes: {
-    Phi3ForCausalLM: decoderDefaults([3072, 8192, 32], [32], 4096, {
-      original_max_position_embeddings: 4096,
-      rms_norm_eps: 1e-5,
-    }),
+    Phi3ForCausalLM: phi3Defaults,
+    // The language model of Phi-4 with vision.
+    Phi4ForCausalLMV: phi3Defaults,
   },
   only: { hidden_act: ['silu'], attention_bias: [false] },
   slides: never,

@@ -164,7 +164,21 @@ async function modelOf(given: Folder) {
   const names = folder.tensors.map(({ name }) => name);
   const isCoded = folder.isCoded === true;
   const answers = await answersOf(folder, keys);
-  const model = readModelFacts(config, { names, embeddingRows: embeddingRows(folder), isCoded, answers });
+  // Read the numbers of activations.
+  const numbered = folder.tensors.filter(({ name, shape }) => name.includes('.act_fn.') && shape.every((n) => n === 1));
+  const read = numbered.map(
+    async ({ name }) => [name, (await folder.floats?.(stored.get(name) ?? name))?.[0]] as const,
+  );
+  const scalars = new Map(
+    (await Promise.all(read)).flatMap(([name, value]) => (value === undefined ? [] : [[name, value] as const])),
+  );
+  const model = readModelFacts(config, {
+    scalars,
+    names,
+    embeddingRows: embeddingRows(folder),
+    isCoded,
+    answers,
+  });
   const tensors = modelRecipes(folder, model, config).map((recipe) =>
     stored.size === 0 ? recipe : { ...recipe, sources: recipe.sources.map((name) => stored.get(name) ?? name) },
   );

@@ -90,6 +90,10 @@ const modelTypes = {
   n_deepstack_layers: 'u32',
   'altup.active_idx': 'u32',
   'altup.num_inputs': 'u32',
+  'xielu.alpha_n': 'f32',
+  'xielu.alpha_p': 'f32',
+  'xielu.beta': 'f32',
+  'xielu.eps': 'f32',
   decoder_block_count: 'u32',
   decoder_start_token_id: 'u32',
   pooling_type: 'u32',
@@ -132,6 +136,7 @@ const tokenizerTypes = {
   add_sep_token: 'bool',
   add_space_prefix: 'bool',
   remove_extra_whitespaces: 'bool',
+  suppress_tokens: 'u32',
   'normalizer.lowercase': 'bool',
   'normalizer.strip_accents': 'bool',
 } as const satisfies KeyTypes;
@@ -162,7 +167,9 @@ function typedKeys<Types extends KeyTypes>(prefix: string, types: Types, values:
     const ofList = value instanceof Uint8Array ? 'u8[]' : type === 'u32' ? 'i32[]' : `${type}[]`;
     const isList = typeof value === 'object';
     const own = isList ? ofList : typeof value === 'number' && type === 'bool' ? 'u32' : type;
-    return [{ name: `${prefix}.${key}`, type: own, value } as GgufKey];
+    // Numbers of an activation have no architecture before their names.
+    const name = key.startsWith('xielu.') ? key : `${prefix}.${key}`;
+    return [{ name, type: own, value } as GgufKey];
   });
 }
 

@@ -46,6 +46,8 @@ export interface Read {
   readonly notes: Note[];
   /** Names of the folder's tensors. */
   readonly names: readonly string[];
+  /** Numbers that the folder holds as tensors of one element, those of activations, by their names. */
+  readonly scalars?: ReadonlyMap<string, number>;
   /** True if weights of the folder are codes with scales. */
   readonly isCoded: boolean;
   /** Rows of the embedding, in place of a missing vocab_size. */

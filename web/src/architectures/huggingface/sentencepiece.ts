@@ -6,7 +6,7 @@ import { noteOf } from '../../core/note.js';
 import { mention } from '../../core/option-problem.js';
 import { show } from '../../core/show.js';
 import { badFolderFile, incomplete, unsupported } from './errors.js';
-import { isObject, type Json, member, objectMember } from './json.js';
+import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
 import type { TokenizerKeys } from './keys.js';
 import { parseSentencePiece } from './protobuf.js';
 import { specialKeys } from './special.js';
@@ -21,6 +21,7 @@ import {
   checkMarks,
   fillerScore,
   flatSteps,
+  isId,
   kinds,
   looksSpecial,
   mergeTexts,
@@ -100,6 +101,8 @@ function gemma4Keys(
     ...lists.flatMap((list): unknown[] => (typeof list === 'object' && list !== null ? Object.values(list) : [])),
   ];
   const special = new Set(entries.map((entry) => (isObject(entry) ? member(entry, 'content') : entry)));
+  const isUnified = String(files.config.get('architectures')).startsWith('Gemma4Unified');
+  const suppressed = arrayMember(files.generation, 'suppress_tokens').filter((id) => isId(id));
   const types = vocabulary.types.map((type, id) => {
     const text = vocabulary.tokens[id] as string;
     if (shownTokens.includes(text)) return kinds.user;
@@ -113,6 +116,8 @@ function gemma4Keys(
     scores: vocabulary.scores.map(() => addedScore),
     ...specialKeys(files, vocabulary),
     ...{ add_space_prefix: false, add_bos_token: true },
+    // Models that take pictures and sound without towers name tokens that they never write.
+    ...(isUnified && suppressed.length > 0 && { suppress_tokens: suppressed }),
   };
 }
 
