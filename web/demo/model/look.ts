@@ -7,7 +7,7 @@ import { kindOf, planKind } from './kinds.js';
 import { countNumbers } from './sizes.js';
 
 /** The run of neighboring numbers that is shown. */
-export interface Window {
+interface Window {
   /** Halvings of the numbers; 0 shows all. */
   readonly zoom: number;
   /** The window among those of this zoom, from 0 on. */
