@@ -276,6 +276,9 @@ describe('quantizeModel with gptq', () => {
     const gguf = await (await quantizeModel(folder, { to: 'F32', missingBytes: 'keep' })).bytes();
     const fromFile = await quantizeModel(gguf, { ...options, moments: statistics });
     expect(outputsOf(fromFolder).length).toBe(29);
+    // The table is the output layer, too: moments know nothing of the rows that tokens look up.
+    const damped = outputsOf(fromFile).filter(({ damping }) => damping >= 2);
+    expect(damped).toMatchObject([{ name: 'token_embd.weight', damping: 2 }]);
     expect(outputsOf(fromFile)).toEqual(expect.arrayContaining(outputsOf(fromFolder)));
   });
 

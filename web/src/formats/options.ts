@@ -380,12 +380,17 @@ export const feedbackEntries = {
   ),
   /**
    * safetensors, GGUF and ONNX: the share of the mean of the moments' diagonal that the method `gptq` adds to it, from 0 to 10.
-   * @defaultValue 0.01
+   * @defaultValue 0.01, and 2 for a table of tokens that is the output layer, too
    */
   damping: amended(
     numberOption(
       { min: 0, max: 10 },
-      { name: 'damping', value: 'X', about: 'for --method gptq: added to the moments, as a share (default 0.01)' },
+      {
+        name: 'damping',
+        value: 'X',
+        about:
+          'for --method gptq: added to the moments, as a share (default 0.01; 2 for a table of tokens that is the output layer)',
+      },
     ),
     withGptq,
   ),

@@ -32,8 +32,9 @@ export interface MeasuredWeight {
   readonly isTable?: boolean | undefined;
 }
 
-/** Default of `damping`. */
+/** Defaults of `damping`: of most weights, and of a table that is the output layer, too, since the moments know nothing of looking rows up. */
 const usualDamping = 0.01;
+const tableDamping = 2;
 
 /** The entry of a weight, under the first of its names that there is. */
 function statedEntry<T>(entries: ReadonlyMap<string, T> | undefined, { name, names = [] }: MeasuredWeight) {
@@ -148,10 +149,13 @@ export class WeightStatistics {
    * @param takesFeedback false if its form is always rounded to the nearest
    */
   feedbackOf(weight: MeasuredWeight, takesFeedback: boolean): Feedback | undefined {
-    const { method, damping = usualDamping, order = 'falling' } = this.#choices;
+    const { method, damping, order = 'falling' } = this.#choices;
     if (method !== 'gptq') return undefined;
     const moments = this.momentsOf(weight);
-    if (moments !== undefined && takesFeedback) return { ...moments, damping, order };
+    if (moments !== undefined && takesFeedback) {
+      const isTable = statedEntry(this.#statistics.moments?.weights, weight)?.name === 'token_embd.weight';
+      return { ...moments, damping: damping ?? (isTable ? tableDamping : usualDamping), order };
+    }
     this.#plain.push(weight.name);
     return undefined;
   }
