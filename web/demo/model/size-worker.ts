@@ -67,10 +67,17 @@ function without({ tensors, ...rest }: TypeTable, kept: readonly string[]): Type
 async function show({ kept, presets }: SizeView): Promise<SizeCurve> {
   if (table === undefined) throw new TypeError('nothing was measured yet');
   const known = without(table, kept);
-  const tensors = known.tensors.filter(({ types }) => types.length > 1).length;
+  const { isDivergence } = known;
+  const tensors = isDivergence ? 1 : known.tensors.filter(({ types }) => types.length > 1).length;
   const curve = worthChoosing(sizeCurve(known), tensors);
   if (curve.length < 2) return { kind: 'none' };
-  return { kind: 'measured', curve, tensors, marks: await marksOf(known, presets) };
+  return {
+    kind: 'measured',
+    curve,
+    tensors,
+    marks: await marksOf(known, presets),
+    ...(isDivergence && { isDivergence }),
+  };
 }
 
 /** A size to fit. */

@@ -1,7 +1,7 @@
 // Panel of the size slider.
 import type { SizePoint } from '../../src/tooling.js';
 import { formatBytes, formatDecibels } from '../shared/format.js';
-import { type ChartMark, drawLines } from '../shared/lines.js';
+import { type ChartMark, decibels, drawLines, type VerticalAxis } from '../shared/lines.js';
 import { sentence } from '../shared/problems.js';
 import { html, live, nothing, picture, type TemplateResult } from '../shared/template.js';
 import type { ModelSession } from './session.js';
@@ -28,12 +28,23 @@ function pointAt(curve: readonly SizePoint[], bytes: number): Chosen {
   return { bytes, error: lossAt(curve, bytes) ?? curve[0]?.error ?? 0, isExact: false };
 }
 
-/** A loss as a mean over the weights. */
-const lossText = ({ error }: SizePoint, tensors: number) =>
-  formatDecibels(Number(decibelsOf(error, tensors).toFixed(1)));
+/** A divergence. */
+const natsText = (nats: number) => `${Number(nats.toPrecision(2))}\u00a0nats`;
+
+/** A loss as a mean over the weights, or as an expected divergence. */
+const lossText = ({ error }: SizePoint, { tensors, isDivergence }: Pick<MeasuredSizes, 'tensors' | 'isDivergence'>) =>
+  isDivergence ? natsText(error) : formatDecibels(Number(decibelsOf(error, tensors).toFixed(1)));
+
+/** The axis of divergences: the lower ones are above, as far apart as their decibels. */
+const divergences: VerticalAxis = {
+  ...decibels,
+  unit: 'nats',
+  label: (tick) => String(Number((10 ** (-tick / 10)).toPrecision(1))),
+};
 
 /** Draws the curve, the presets and the size that was chosen, and puts the slider below. */
-function drawCurve(node: SVGSVGElement, { curve, marks, tensors }: MeasuredSizes, chosen: Chosen | undefined): void {
+function drawCurve(node: SVGSVGElement, measured: MeasuredSizes, chosen: Chosen | undefined): void {
+  const { curve, marks, tensors, isDivergence } = measured;
   const { width, height } = node.getBoundingClientRect();
   const { unit, factor } = unitOf(curve.at(-1)?.bytes ?? 0);
   const placed = ({ bytes, error }: SizePoint) => ({ x: bytes / factor, y: decibelsOf(error, tensors) });
@@ -42,12 +53,15 @@ function drawCurve(node: SVGSVGElement, { curve, marks, tensors }: MeasuredSizes
   const all: ChartMark[] = inside.map(({ label, ...point }) => ({ ...placed(point), label }));
   if (chosen !== undefined) all.push({ ...placed(chosen), label: formatBytes(chosen.bytes), isChosen: true });
   const [from, to] = [low, high].map(
-    (bytes) => `${formatBytes(bytes)} with ${lossText(pointAt(curve, bytes), tensors)}`,
+    (bytes) => `${formatBytes(bytes)} with ${lossText(pointAt(curve, bytes), measured)}`,
   );
   const at = drawLines(
     node,
-    { series: [{ name: 'Least loss', style: 1, points: curve.map(placed) }], marks: all, unit, width, height },
-    'Predicted SQNR of each size',
+    {
+      series: [{ name: 'Least loss', style: 1, points: curve.map(placed) }],
+      ...{ marks: all, unit, width, height, vertical: isDivergence ? divergences : decibels },
+    },
+    isDivergence ? 'Expected divergence of each size' : 'Predicted SQNR of each size',
     `From ${from} to ${to}.`,
   );
   const slider = node.nextElementSibling;
@@ -58,14 +72,20 @@ function drawCurve(node: SVGSVGElement, { curve, marks, tensors }: MeasuredSizes
 }
 
 /** Comparison of a size with the smallest preset that is neither smaller nor more exact. */
-function comparison({ marks }: MeasuredSizes, { bytes, error }: Chosen): string {
+function comparison({ marks, isDivergence }: MeasuredSizes, { bytes, error }: Chosen): string {
   const beaten = marks.find((mark) => mark.bytes >= bytes && mark.error >= error);
   if (beaten === undefined) return '';
   const smaller = Math.round((1 - bytes / beaten.bytes) * 100);
   const closer = decibelsOf(error, 1) - decibelsOf(beaten.error, 1);
   const gains = [
     ...(smaller < 1 ? [] : [`${smaller}\u00a0% smaller`]),
-    ...(closer < 0.1 ? [] : [`${closer.toFixed(1)}\u00a0dB closer`]),
+    ...(closer < 0.1
+      ? []
+      : [
+          isDivergence
+            ? `${Math.round((1 - error / beaten.error) * 100)}\u00a0% less divergence`
+            : `${closer.toFixed(1)}\u00a0dB closer`,
+        ]),
   ];
   return gains.length === 0 ? '' : `Than ${beaten.label}: ${gains.join(' and ')}.`;
 }
@@ -98,7 +118,12 @@ function sizesText(sizes: SizeCurve, chosen: Chosen | undefined, state: State): 
     case 'measured': {
       if (chosen === undefined)
         return 'Drag the slider. Scalepoint picks a type for each layer so that this size loses least.';
-      const words = [`Predicted: ${lossText(chosen, sizes.tensors)}, the mean of all weights.`];
+      const loss = lossText(chosen, sizes);
+      const words = [
+        sizes.isDivergence
+          ? `Expected: a divergence of ${loss} from the original model, by the moments.`
+          : `Predicted: ${loss}, the mean of all weights.`,
+      ];
       if (chosen.isExact) {
         words.push(mixtureText(state), comparison(sizes, chosen));
         if (state.fit?.error === state.fit?.bound) words.push('No mixture of this size has a smaller error.');
@@ -138,7 +163,7 @@ export class SizesPanel {
     // A size at which the slider has come to rest belongs to the model that it was moved for.
     if (this.#moved?.model !== model || works) this.#drop();
     const measured = sizes.kind === 'measured' ? sizes : undefined;
-    const { curve = [], tensors = 0 } = measured ?? {};
+    const { curve = [] } = measured ?? {};
     // Find the size at the slider. Until one is chosen, the slider stands where the plan is.
     const { low, high, step } = stopsOf(curve);
     const bytes = bytesIn(choice.size ?? '');
@@ -173,7 +198,7 @@ export class SizesPanel {
         <div class="sizes-picture ${isComing ? 'coming' : ''}" id="size-slider" ?hidden=${measured === undefined && !isComing}>
           <svg class="chart" id="size-curve" role="img" ${picture(draw, [measured, chosen?.bytes, chosen?.error])}><title>Predicted SQNR of each size</title><desc>Nothing is drawn yet.</desc></svg>
           <input type="range" id="size" aria-label="Size of the result, at most" min=${low} max=${high} step=${step} .value=${live(String(at.bytes))}
-            aria-valuetext=${measured === undefined ? nothing : `${formatBytes(at.bytes)}, predicted ${lossText(at, tensors)}`}
+            aria-valuetext=${measured === undefined ? nothing : `${formatBytes(at.bytes)}, predicted ${lossText(at, measured)}`}
             ?disabled=${works} @input=${move} @change=${() => this.#take()}>
         </div>
       </section>`;

@@ -19,8 +19,10 @@ export type SizeCurve =
       /** From the smallest size to the largest one that gains something. */
       readonly curve: readonly SizePoint[];
       readonly marks: readonly SizeMark[];
-      /** Number of tensors whose type can be chosen. */
+      /** Number of tensors whose type can be chosen; 1 for divergences, which are sums of no parts. */
       readonly tensors: number;
+      /** True if errors are expected divergences of the next token in nats: with moments of a language model. */
+      readonly isDivergence?: boolean | undefined;
     };
 
 /** The count of the numbers of a tensor. */

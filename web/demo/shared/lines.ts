@@ -34,7 +34,7 @@ export interface VerticalAxis {
 }
 
 /** SQNR in dB. */
-const decibels: VerticalAxis = { unit: 'dB', ticks, label: (tick) => formatLabel(tick) };
+export const decibels: VerticalAxis = { unit: 'dB', ticks, label: (tick) => formatLabel(tick) };
 
 /** Input of `drawLines`. */
 export interface LinesView {
