@@ -437,8 +437,8 @@ describe('calibrateModel with moments', () => {
       }
       expect([...diagonal]).toEqual(Array.from({ length: columns }, (_, i) => h[i * (columns + 1)]));
     }
-    // Products that share inputs share moments: four for each layer, and those of the head.
-    expect(tensors.length).toBe(2 * (4 * 3 + 1));
+    // Each weight has a divergence. Products that share inputs share moments: four for each layer, and those of the head.
+    expect(tensors.length).toBe(2 * (4 * 3 + 1) + (7 * 3 + 2));
   });
 
   it('holds chunks back, of which the last may be shorter', async () => {
