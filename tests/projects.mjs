@@ -153,7 +153,7 @@ const node = {
     // They run engines, browsers, or many conversions.
     'tests/web/arrays/{block-types,blocks,codebook,grids,importance,observer,packed,properties,quantize-bytes,quantize-tiles,range,small-blocks,superblocks,weights}.node.test.ts',
     'tests/web/cli/{backends,calibrate,completions,min-output,overlap,resume,several,side-files,sizes}.node.test.ts',
-    'tests/web/architectures/{folder,tokenizer-json}.node.test.ts',
+    'tests/web/architectures/{folder,outward,tokenizer-json}.node.test.ts',
     'tests/web/architectures/huggingface/{bitnet,decoders,encoders,gemma3n,hostile,mistral-layout,recurrent,refusals,vision}.node.test.ts',
     'tests/web/architectures/nvfp4.node.test.ts',
     'tests/web/architectures/onnx/{encoders,folders,fused,readers,results,sources,transformers}.node.test.ts',

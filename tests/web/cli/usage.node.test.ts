@@ -103,10 +103,6 @@ describe('a wrong command line', () => {
       /^--to: expected a target of safetensors such as int8, .*, got "q8"; did you mean int8\?/,
     ],
     [
-      ['model.gguf', '--to', 'int8'],
-      /^--to: expected a target of GGUF such as Q8_0, .*, got "int8"; did you mean Q8_0\?/,
-    ],
-    [
       ['model.safetensors', '--to', 'int8', '--shard-size', '1kB', '--part', '3'],
       /^--part: expected a string such as 1\/16 or 16\/16, got "3"; see /,
     ],

@@ -160,7 +160,7 @@ describe('without a target', () => {
     const error = await refuse(quantizeModel(tinyLlama(), none));
     expect(error).toBeInstanceOf(RangeError);
     expect(error.message).toBe(
-      "to: expected a target of GGUF such as 'Q8_0', 'Q3_K_M', 'Q4_K_M', 'Q2_K', 'Q4_K_S', 'Q5_K_S', 'Q5_K_M', 'Q6_K', 'IQ4_XS' or 'F16', got undefined",
+      "to: expected a target of GGUF such as 'Q8_0', 'Q3_K_M', 'Q4_K_M', 'Q2_K', 'Q4_K_S', 'Q5_K_S', 'Q5_K_M', 'Q6_K', 'IQ4_XS' or 'F16' or a target of safetensors if it is a language model, got undefined",
     );
     for (const call of [planModel, estimateModel, measureTypes, quantizeModel]) {
       const { message } = await refuse(call(file, none));

@@ -8,11 +8,8 @@ export const fromGguf: Converter = {
   about:
     'A GGUF file of a language model also becomes safetensors, with names, layouts, config.json and tokenizer.json turned back; --requantize ' +
     'starts from the values of blocks.',
-  condition: 'a language model whose names and layouts can be turned back',
-  examples: [
-    'model.gguf --to bfloat16 -o folder/model.safetensors',
-    'model.gguf --to mlx-4bit --requantize -o folder/model.safetensors',
-  ],
+  condition: 'a language model',
+  examples: ['model.gguf --to bfloat16 -o folder/model.safetensors', 'model.gguf --to mlx-4bit --requantize'],
 
   // `inspect` names one further format for results, and that of GGUF files stays GGUF.
   detect: async () => undefined,
