@@ -20,7 +20,7 @@ import { mistral } from '../../support/decoders/mistral.js';
 import { NativeModel } from '../../support/llama-run.js';
 import { safetensors } from '../../support/models.js';
 import { ownLogits } from '../../support/own-logits.js';
-import { byName, fileOf, folderOf, type Weights } from '../../support/recipes.js';
+import { byName, elements, fileOf, folderOf, type Weights } from '../../support/recipes.js';
 import { weightsOfTable } from '../../support/tensor-table.js';
 import { decoderConfig, plainTokenizer } from '../../support/tiny-huggingface.js';
 
@@ -69,6 +69,42 @@ it('reads the numbers of Apertus in a file', async () => {
   const { metadata } = await inspectModel(file);
   for (const [name, value] of one.keys.filter(([key]) => key.startsWith('xielu.')))
     expect([...(metadata[name] as Iterable<number>)], name).toEqual(value);
+});
+
+it.each([
+  ['Llama 4', 'feed_forward.experts'],
+  ['Granite with experts', 'block_sparse_moe.experts'],
+  ['Qwen3-VL with experts', 'mlp.experts'],
+  ['gpt-oss in 16 bits', 'mlp.experts'],
+])('takes a tensor for each expert of %s in place of stacks', async (name, module) => {
+  const one = caseOf(cases, name);
+  const weights = weightsOfTable(one.table, one.layers ?? 3);
+  const stacked = await convertedDecoder(one, weights);
+  const apart = new Map(weights);
+  for (const recipe of stacked.tensors) {
+    const [, layer, part, end] = /^blk\.(\d+)\.ffn_(gate|up|down)_exps\.(weight|bias)$/.exec(recipe.name) ?? [];
+    if (layer === undefined) continue;
+    for (const source of recipe.sources) apart.delete(source);
+    const [experts = 0, ...shape] = recipe.shape;
+    const values = elements(recipe, weights);
+    const size = values.length / experts;
+    for (let e = 0; e < experts; e++)
+      apart.set(`model.layers.${layer}.${module}.${e}.${part}_proj.${end}`, {
+        shape,
+        values: values.slice(e * size, (e + 1) * size),
+      });
+  }
+  expect(apart.size).toBeGreaterThan(weights.size);
+  const made = await convertedDecoder(one, apart);
+  expect(made.keys).toEqual(stacked.keys);
+  const all = (conversion: Conversion, of: Weights) =>
+    byName(
+      conversion.tensors.map(
+        (recipe) =>
+          [recipe.name, recipe.shape, Buffer.from(elements(recipe, of).slice().buffer).toString('base64')] as const,
+      ),
+    );
+  expect(all(made, apart)).toEqual(all(stacked, weights));
 });
 
 it('writes the pooling of Arcee', async () => {

@@ -376,6 +376,28 @@ export function areStacked({ names }: Read): boolean {
   return names.some((name) => name.endsWith('.mlp.experts.gate_up_proj'));
 }
 
+/** Rows of experts that are stacked in two tensors: those of transformers, and those of Granite, which stand beside their router. */
+const stackedRow = /^((?:.*\.)?experts)\.(gate_up|down)_proj(_bias)?$|^(block_sparse_moe)\.(input|output)_linear$/;
+
+/** The rows of a tensor's parts, a tensor for each expert, as loaders of codes take them. Others are as they are. */
+function expertRowsApart(row: Row): readonly Row[] {
+  const [, module, projection, bias, block = '', linear] = stackedRow.exec(row.from) ?? [];
+  // Gates and ups that stay one matrix in llama.cpp have no rows of their own.
+  if ((projection ?? linear) === undefined || (row.shares === undefined && /gate_up/.test(row.to))) return [row];
+  const isJoined = projection === 'gate_up' || linear === 'input';
+  const only = row.only === undefined ? {} : { only: row.only };
+  return (isJoined ? ['gate', 'up'] : ['down']).map((part): Row => {
+    const from = `${module ?? `${block}.experts`}.#.${part}_proj`;
+    const to = `ffn_${part}_exps`;
+    const [rows, columns] = isJoined
+      ? (['expertFeedForward', 'hidden'] as const)
+      : (['hidden', 'expertFeedForward'] as const);
+    return bias === undefined
+      ? { from, to, shape: [rows, columns], ...only }
+      : { from: `${from}.bias`, to, shape: [rows], whole: '.bias', ...only };
+  });
+}
+
 /** Reads a model of a class. */
 export function readClass(one: ModelClass, read: Read): Model {
   const { config, rope } = read;
@@ -404,7 +426,10 @@ export function readClass(one: ModelClass, read: Read): Model {
   const isStated = ({ bias }: Row) => bias === 'stated';
   const flag = table.layer.some(isStated) ? config.maybeFlag('attention_bias') : undefined;
   const bias = flag === undefined ? 'optional' : flag ? 'always' : 'never';
-  const layer = table.layer.map((row): Row => (isStated(row) ? { ...row, bias } : row));
+  const areApart = read.names.some((name) => /\bexperts\.0\.gate_proj\.weight$/.test(name));
+  const layer = table.layer
+    .map((row): Row => (isStated(row) ? { ...row, bias } : row))
+    .flatMap((row) => (areApart ? expertRowsApart(row) : row));
   const usesLlama3 = one.scaling?.includes('llama3') === true;
   return {
     architecture: one.architecture,
