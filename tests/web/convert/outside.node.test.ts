@@ -374,7 +374,7 @@ describe('a format and a codec from outside', () => {
       /a target of BOX such as 'share', got "none"/,
     );
     await expect(planModel(file, { to: 'share', none: 1 } as unknown as PlanOptions)).rejects.toThrow(
-      /zeroPoints, profile, also, levels, rules, lora, targetSize, targetBitsPerWeight, output, workers, worker, core, onProgress, signal$/,
+      /zeroPoints, profile, also, levels, rules, lora, targetSize, targetBitsPerWeight, targetDivergence, output, workers, worker, core, onProgress, signal$/,
     );
   });
 });
