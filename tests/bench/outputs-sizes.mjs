@@ -1,5 +1,5 @@
-// Measures how types are chosen for a given size: by the errors of weights, by importance, by the errors of outputs, and by the measured
-// divergence of each weight, beside the mixtures of llama.cpp in the same bytes.
+// Measures how types are chosen for a given size: by the errors of weights, by the errors of outputs, and by the measured divergence of each
+// weight, beside the mixtures of llama.cpp in the same bytes.
 //
 //   npm run build && SCALEPOINT_SAMPLES=... node tests/bench/outputs-sizes.mjs [--model FOLDER ...] [--types Q2_K,Q3_K_M,Q4_K_M,Q5_K_M]
 //                                                                              [--seeds 2] [--tokens 4096] [--layers]
@@ -30,7 +30,6 @@ function withoutDivergences(file) {
 /** Options of `measureTypes` for each way to choose types. */
 const ways = {
   weights: () => ({}),
-  importance: ({ importance }) => ({ importance }),
   outputs: ({ plain }) => ({ method: 'gptq', moments: plain }),
   divergence: ({ moments }) => ({ method: 'gptq', moments }),
 };
@@ -44,8 +43,7 @@ async function prepared(folder, { seeds, tokens }) {
     const half = all.length / 2;
     const statistics = await calibrateModel(file, joined(all.slice(0, half)), { chunkSize: textLength, moments: true });
     const moments = await statistics.moments.bytes();
-    const importance = new Blob([await statistics.bytes()]);
-    cases.push({ importance, moments, plain: withoutDivergences(moments), texts: all.slice(half) });
+    cases.push({ moments, plain: withoutDivergences(moments), texts: all.slice(half) });
   }
   return { file, cases };
 }

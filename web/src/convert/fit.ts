@@ -26,9 +26,9 @@ interface TypeOption {
   /** Bytes in the file, padding included. */
   readonly bytes: number;
   /**
-   * weight · Σe² / Σx², with the weight of the tensor among all tensors. With an importance matrix, each square counts by the importance of
-   * its column. With moments, e and x are those of the tensor's outputs on the inputs that the moments were collected from. With measured
-   * divergences, the weight is that of the tensor: then this is the expected divergence of the model's next token, in nats.
+   * weight · Σe² / Σx², with the weight of the tensor among all tensors, for codes without importance. With moments, e and x are those of
+   * the tensor's outputs on the inputs that the moments were collected from. With measured divergences, the weight is that of the tensor: then
+   * this is the expected divergence of the model's next token, in nats.
    */
   readonly error: number;
 }
@@ -151,7 +151,13 @@ export async function measureOpen(
   options: WorkOptions,
   option = 'to',
 ): Promise<TypeTable> {
-  const { format, found, otherBytes, moments } = await plannedTypes(opened, choices, option);
+  // Importance alone says nothing of how tensors compare: types chosen by it lost more than those chosen by weights alone (guide 06).
+  const { importance: _, ...plain } = choices as PlanChoices & {
+    readonly importance?: unknown;
+    readonly moments?: unknown;
+  };
+  const known = plain.moments === undefined ? plain : choices;
+  const { format, found, otherBytes, moments } = await plannedTypes(opened, known, option);
   const all = found.flat().map(({ tensor }) => tensor);
   const sums = await measureTensors(opened.model, all, moments, options);
   // Tensors whose divergence was not measured count as much as those with one do on average.
@@ -166,9 +172,8 @@ export async function measureOpen(
     const { name, shape } = tensor.source;
     const weight = measured.length > 0 ? (divergences[index] ?? usual) : (format.mixtures?.weight?.(name) ?? 1);
     const all = list.map(() => sums.of(next++)).map((one) => one && ErrorSumsRecord.read({ HEAPF64: one }, 0));
-    // With moments of its inputs, the loss is the squared error of a tensor's outputs relative to their squares; else that of its elements,
-    // weighted by the importance of columns if that is known. Types whose outputs were not measured are estimated as if the inputs of
-    // different columns were independent.
+    // With moments of its inputs, the loss is the squared error of a tensor's outputs relative to their squares; else that of its elements.
+    // Types whose outputs were not measured are estimated by the importance of columns, as if the inputs of different ones were independent.
     const most = (name: 'outputX' | 'weightedX') =>
       all.reduce((largest, one) => Math.max(largest, one?.[name] ?? 0), 0);
     const [outputX, weightedX] = [most('outputX'), most('weightedX')];
