@@ -48,10 +48,12 @@ it('begins each page of its own at one left edge, in windows of every width', as
   const page = await site.open('');
   for (const width of [390, 1280, 2200]) {
     await page.setViewportSize({ width, height: 800 });
-    const edges: [name: string, x: number | undefined][] = [];
+    const edges: [name: string, x: number][] = [];
     for (const name of ['', 'model/', 'numbers/', 'search/', 'speed/', ...aboutPages.map(({ name }) => `${name}/`)]) {
       await page.goto(`${site.url}${name}`);
-      edges.push([name, await page.evaluate(() => document.querySelector('h1')?.getBoundingClientRect().x)]);
+      // Some pages draw their title.
+      const title = await page.waitForSelector('h1');
+      edges.push([name, await title.evaluate((node) => node.getBoundingClientRect().x)]);
     }
     expect(edges).toEqual(edges.map(([name]) => [name, edges[0]?.[1]]));
     expect(edges[0]?.[1]).toBeGreaterThan(0);
