@@ -96,7 +96,13 @@ describe('config.json', () => {
 
   it('names architectures that are not known, and what has the name of a property of all objects', async () => {
     for (const name of ['Plamo2ForCausalLM', 'constructor', '__proto__'])
-      await refused({ architecture: name }, 'UNKNOWN_FORMAT', 'config.json', `"${name}"`, 'LlamaForCausalLM');
+      await refused(
+        { architecture: name },
+        'UNKNOWN_FORMAT',
+        'config.json',
+        `"${name}"`,
+        ' with ForCausalLM at the end Llama,',
+      );
     for (const [name, advice] of [
       ['MPNetModel', 'ONNX'],
       ['NemotronHPuzzleForCausalLM', 'state spaces'],

@@ -161,8 +161,12 @@ export function readModelFacts(config: Config, folder: Omit<Read, 'config' | 'ro
   if (found === undefined) {
     const [, reason] = missing.find(([names]) => names.test(name)) ?? [];
     const why = reason === undefined ? '' : `: ${reason}`;
+    // Most names have the same end, which the text says once.
+    const end = 'ForCausalLM';
+    const stems = architectureNames.flatMap((one) => (one.endsWith(end) ? [one.slice(0, -end.length)] : []));
+    const others = architectureNames.filter((one) => !one.endsWith(end));
     return unsupportedConfig(
-      `the architecture ${show(name)} is not supported${why}; supported are ${architectureNames.join(', ')}`,
+      `the architecture ${show(name)} is not supported${why}; supported are ${others.join(', ')}, and with ${end} at the end ${stems.join(', ')}`,
     );
   }
   const rope = readRope(config);
