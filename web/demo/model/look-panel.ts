@@ -177,7 +177,9 @@ export class LookPanel {
   }
 
   #answerView(look: Look, answer: LookAnswer, shape: readonly number[] | undefined): TemplateResult {
-    const { sides, labels, window, zooms, places, exact, numbers, picture: weights } = answer;
+    // Sliders are where the visitor put them, also before the numbers of that place are there.
+    const { window: wanted } = look;
+    const { sides, labels, zooms, places, exact, numbers, picture: weights } = answer;
     const [a, b] = sides;
     const name = labels[this.#side];
     const at = Math.round((this.#divider / 100) * weights.columns) / weights.columns;
@@ -226,13 +228,13 @@ export class LookPanel {
         ${side(1, 'b')}
         <div class="field">
           <label class="pair" for="look-zoom">Zoom</label>
-          <input type="range" id="look-zoom" min="0" max=${zooms} step="1" .value=${live(String(window.zoom))} aria-valuetext=${words}
+          <input type="range" id="look-zoom" min="0" max=${zooms} step="1" .value=${live(String(wanted.zoom))} aria-valuetext=${words}
             @input=${({ target }: Event) => this.#session.zoom((target as HTMLInputElement).valueAsNumber)}>
         </div>
         <div class="field">
           <label class="pair" for="look-place">Place</label>
-          <input type="range" id="look-place" min="0" max=${Math.max(1, places - 1)} step="1" ?disabled=${places < 2} .value=${live(String(window.place))} aria-valuetext=${words}
-            @input=${({ target }: Event) => this.#session.moveTo({ zoom: window.zoom, place: (target as HTMLInputElement).valueAsNumber })}>
+          <input type="range" id="look-place" min="0" max=${Math.max(1, places - 1)} step="1" ?disabled=${places < 2} .value=${live(String(wanted.place))} aria-valuetext=${words}
+            @input=${({ target }: Event) => this.#session.moveTo({ zoom: wanted.zoom, place: (target as HTMLInputElement).valueAsNumber })}>
           <p class="hint" id="look-part" aria-hidden="true">${words}</p>
         </div>
         <h3>Errors <span class="legend"><span class="key bar-key"></span>A <span class="key outline-key"></span>B</span></h3>

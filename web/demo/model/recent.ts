@@ -1,4 +1,4 @@
-// What was open on earlier visits, below the place for files.
+// Models of earlier visits, listed below the place for files.
 import { byId } from '../shared/dom.js';
 import { forgetModels, type KeptModel, keptModels } from '../shared/kept.js';
 import { breakable, html, render } from '../shared/template.js';

@@ -77,7 +77,7 @@ interface Entry {
   readonly path: string;
   /** The file; undefined for a folder. */
   readonly file?: () => Promise<File>;
-  /** What is in the folder. */
+  /** Entries of the folder. */
   readonly list: () => Promise<readonly Entry[]>;
 }
 

@@ -94,7 +94,7 @@ interface Piece {
   readonly at: number;
 }
 
-/** Where the rows of a folder's tensor lie. */
+/** Places of the rows of a folder's tensor. */
 function piecesOf({ name, shape }: FolderTensor, used: readonly Recipe[]): Piece[] {
   const width = shape.length < 2 ? 1 : (shape.at(-1) as number);
   const all = elementsOf(shape) / width;

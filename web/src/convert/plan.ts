@@ -78,7 +78,7 @@ export function outputName(output: unknown): string | undefined {
   return typeof output === 'string' ? output.split(/[\\/]/).pop() || undefined : undefined;
 }
 
-/** Reading, planning and reporting so many tensors are tasks of their own, so that a page stays free. */
+/** Count of tensors from which on reading, planning and reporting are tasks of their own, so that a page stays free. */
 const manyTensors = 4000;
 
 /** Lets other tasks go first, between two steps about many tensors. */
