@@ -127,13 +127,20 @@ describe('with an importance matrix', async () => {
   const importance = matrixFile(activations);
 
   it('chooses types as without it, and rounds by it', async () => {
-    expect(await measureTypes(llama, { to: 'auto', importance })).toEqual(table);
+    const same = await measureTypes(llama, { to: 'auto', importance });
+    // Keys about the matrix make the header larger.
+    expect({ ...same, otherBytes: 0 }).toEqual({ ...table, otherBytes: 0 });
+    expect(same.otherBytes).toBeGreaterThan(table.otherBytes);
     const plain = await planModel(llama, { to: 'auto', targetBitsPerWeight: 4.5 });
     const weighted = await planModel(llama, { to: 'auto', targetBitsPerWeight: 4.5, importance });
-    // Keys about the matrix make the header larger.
     expect({ ...weighted.fit, bytes: 0 }).toEqual({ ...plain.fit, bytes: 0 });
     const [a, b] = await Promise.all([plain, weighted].map(async (plan) => (await quantizeModel(llama, plan)).bytes()));
     expect(Buffer.compare(a!, b!)).not.toBe(0);
+    // A file of exactly the given size is possible, and a larger one never comes out.
+    for (const size of [a!.length, b!.length, b!.length + 32]) {
+      const file = await (await quantizeModel(llama, { to: 'auto', targetSize: size, importance })).bytes();
+      expect(file.length).toBeLessThanOrEqual(size);
+    }
   });
 
   it('reads the matrix once for the plans of all types', async () => {

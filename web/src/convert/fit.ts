@@ -94,7 +94,10 @@ interface PlannedType {
 }
 
 /** The types that each tensor can have, from a plan for each type in which a rule gives it to all tensors that the target converts. */
-async function plannedTypes(opened: Opened, choices: PlanChoices, option: string) {
+async function plannedTypes(opened: Opened, given: PlanChoices, option: string) {
+  // Importance alone says nothing of how tensors compare: types chosen by it lost more than those chosen by weights alone (guide 06).
+  const { importance, moments: data, ...others } = given as PlanChoices & Record<'importance' | 'moments', unknown>;
+  const choices: PlanChoices = data === undefined ? others : given;
   // Plan the target alone, to know which tensors it converts.
   const maker = makerOf(opened.format, choices.to);
   if (maker === undefined) throw targetError(opened.format, choices.to);
@@ -109,12 +112,15 @@ async function plannedTypes(opened: Opened, choices: PlanChoices, option: string
     (kept === undefined || kept?.kind === 'sameType') && ruleFor(rules, source.name) === undefined;
   const open = base.tensors.map(isOpen);
   const names = base.tensors.flatMap(({ source }, i) => (open[i] ? [source.name] : []));
-  const planned = async (to: string): Promise<FilePlan> =>
-    planFor(opened, { ...choices, rules: [...rules, ...rulesFor(names.map((name) => [name, to]))] });
+  const planned = async (to: string, by = choices): Promise<FilePlan> =>
+    planFor(opened, { ...by, rules: [...rules, ...rulesFor(names.map((name) => [name, to]))] });
   const sum = ({ tensors }: FilePlan) => tensors.reduce((bytes, tensor) => bytes + bytesIn(tensor), 0);
   // Begin each list with the tensor as it is.
   const kept = await planned('keep');
-  const otherBytes = resultBytes(kept) - sum(kept);
+  const otherThan = (plan: FilePlan) => resultBytes(plan) - sum(plan);
+  const plainBytes = otherThan(kept);
+  // Keys about importance make the header larger.
+  const otherBytes = choices === given || importance === undefined ? plainBytes : otherThan(await planned('keep', given));
   const found = kept.tensors.map((tensor, i): PlannedType[] => {
     const own = open[i] ? tensor : (base.tensors[i] as PlannedTensor);
     // Name the type that a rule gave it, for the others of its unit.
@@ -128,7 +134,7 @@ async function plannedTypes(opened: Opened, choices: PlanChoices, option: string
     const plan = await planned(to);
     moments ??= plan.moments;
     // Share the extra bytes of this plan's header among the tensors.
-    const more = Math.max(0, Math.ceil((resultBytes(plan) - sum(plan) - otherBytes) / Math.max(1, names.length)));
+    const more = Math.max(0, Math.ceil((otherThan(plan) - plainBytes) / Math.max(1, names.length)));
     for (const [i, tensor] of plan.tensors.entries()) {
       const list = found[i] as PlannedType[];
       const bytes = bytesIn(tensor) + more;
@@ -151,13 +157,7 @@ export async function measureOpen(
   options: WorkOptions,
   option = 'to',
 ): Promise<TypeTable> {
-  // Importance alone says nothing of how tensors compare: types chosen by it lost more than those chosen by weights alone (guide 06).
-  const { importance: _, ...plain } = choices as PlanChoices & {
-    readonly importance?: unknown;
-    readonly moments?: unknown;
-  };
-  const known = plain.moments === undefined ? plain : choices;
-  const { format, found, otherBytes, moments } = await plannedTypes(opened, known, option);
+  const { format, found, otherBytes, moments } = await plannedTypes(opened, choices, option);
   const all = found.flat().map(({ tensor }) => tensor);
   const sums = await measureTensors(opened.model, all, moments, options);
   // Tensors whose divergence was not measured count as much as those with one do on average.
