@@ -2,11 +2,10 @@
 import type { QuantizeModelResult } from 'scalepoint/model';
 import { noteText } from '../../src/tooling.js';
 import { copy, download, jsonBlob } from '../shared/copy.js';
-import { nameInFolder } from '../shared/files.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { sentence } from '../shared/problems.js';
 import { html, type nothing, remembered, type TemplateResult } from '../shared/template.js';
-import { formatFor, outputName } from './choice.js';
+import { formatFor, outputOf, weightsIn } from './choice.js';
 import { pageWords } from './controls.js';
 import { mayBeLanguage, readersIn } from './programs.js';
 import type { Runner } from './run.js';
@@ -39,8 +38,7 @@ function expectation({ model, plan, expectedSeconds }: OpenState): string {
 }
 
 /** Name of the result, saved or planned. */
-const resultName = ({ run, model, choice }: OpenState) =>
-  run.kind === 'saved' ? run.name : outputName(nameInFolder(model), formatFor(model, choice.to), choice);
+const resultName = ({ run, model, choice }: OpenState) => (run.kind === 'saved' ? run.name : outputOf(model, choice));
 
 /** One line about the run. */
 function runText(state: OpenState): string {
@@ -157,7 +155,7 @@ export function savedView(
       <div class="readers" id="readers">${
         isHidden
           ? []
-          : readersOf(state, name).map(
+          : readersOf(state, weightsIn(state.model, state.choice, name)).map(
               ({ program, code, needs }) => html`<div class="reader">
                 <h3>${program}</h3>
                 ${needs === undefined ? '' : html`<p class="hint">${needs}</p>`}

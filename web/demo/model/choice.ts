@@ -1,7 +1,7 @@
 // The choice of a target and its options, as data: what a format offers, what applies, and the names of results.
 import { type ModelFormat, type PlanOptions, presetTarget, resultName } from 'scalepoint/model';
 import { type FormatInfo, formats, type Preset, ruleFrom, type TypeFit, towerArchitecture } from '../../src/tooling.js';
-import type { ModelFile } from '../shared/files.js';
+import { type ModelFile, nameInFolder } from '../shared/files.js';
 import { formatMany } from '../shared/format.js';
 import { isOnHub } from '../shared/page-files.js';
 import { type FlagWords, isOffered } from './controls.js';
@@ -94,6 +94,9 @@ export function presetFormat(model: ModelFormats, to: string | null): ModelForma
   const format = formatFor(model, to);
   return infoOf(format).targets.some(({ preset }) => preset !== undefined) ? format : usualFormat(model);
 }
+
+/** True if a result is a folder: a model of a format of folders, or one that is turned back into a folder of its files. */
+export const makesFolder = ({ folders = [] }: ModelFormats, format: ModelFormat): boolean => folders.includes(format);
 
 /** The usual format of a result: the one that the model can be converted to, if there is one. */
 export function usualFormat({ format, other }: ModelFormats): ModelFormat {
@@ -220,6 +223,22 @@ export function outputName(name: string, format: ModelFormat, choice: ModelChoic
     format: infoOf(format).result,
     architecture,
   });
+}
+
+/** Name of the result of a model, a file or a folder: `model.gguf` becomes the folder `model-bfloat16`. */
+export function outputOf(model: ModelFile, choice: ModelChoice): string {
+  const format = formatFor(model, choice.to);
+  const name = outputName(nameInFolder(model), format, choice);
+  if (!makesFolder(model, format)) return name;
+  const kind = choice.size ?? choice.to;
+  return name.replace(`.${kind}${infoOf(format).extensions[0]}`, `-${kind}`);
+}
+
+/** The file that programs take of a result: that with the weights, if the model is turned back into a folder. */
+export function weightsIn(model: ModelFormats, { to }: ModelChoice, result: string, within = `${result}/`): string {
+  const format = formatFor(model, to);
+  const isTurnedBack = makesFolder(model, format) && infoOf(format).isFolder !== true;
+  return isTurnedBack ? `${within}model${infoOf(format).extensions[0]}` : result;
 }
 
 /** A name that the hub allows for a repository. */

@@ -1,4 +1,4 @@
-// Results that are folders, such as those for WebLLM: which models can have them, and where they are written.
+// Results that are folders, such as those for WebLLM, or of GGUF files that are turned back: which models can have them, and where they are written.
 import { type ModelFormat, type ModelTarget, planModel } from 'scalepoint/model';
 import { converters } from '../../src/tooling.js';
 import { byId, setText } from '../shared/dom.js';
@@ -19,11 +19,12 @@ export const writesFolders = () => pickerOf() !== undefined;
 export async function withFolders(model: ModelFile): Promise<ModelFile> {
   if (!writesFolders()) return model;
   const folders: ModelFormat[] = [];
-  for (const { from, result } of converters()) {
-    const { isFolder, targets } = infoOf(result as ModelFormat);
+  for (const { from, result, turnsBack = false } of converters()) {
+    const { isFolder = false, targets } = infoOf(result as ModelFormat);
     const to = targets[0]?.name as ModelTarget | undefined;
-    if (!isFolder || to === undefined || !from.includes(model.format)) continue;
-    const plan = await planModel(inputOf(model.files), { to }).catch(() => undefined);
+    if (!(isFolder || turnsBack) || to === undefined || !from.includes(model.format)) continue;
+    const options = turnsBack ? { to, requantize: true } : { to };
+    const plan = await planModel(inputOf(model.files), options).catch(() => undefined);
     if (plan !== undefined) folders.push(result as ModelFormat);
   }
   return folders.length === 0 ? model : { ...model, folders };

@@ -5,7 +5,7 @@ import { formatBytes, formatCount, formatMany } from '../shared/format.js';
 import { announce } from '../shared/live.js';
 import { asSentence } from '../shared/problems.js';
 import { html, live, nothing, picture, scrollBox, type TemplateResult } from '../shared/template.js';
-import { formatFor, infoOf, isTower } from './choice.js';
+import { formatFor, infoOf, isTower, makesFolder } from './choice.js';
 import { Judge, type WantedType } from './judge.js';
 import { tokenChoices, verdictOf } from './outputs.js';
 import { basisOf, captionOf, drawChart, figuresView, placesView } from './outputs-figures.js';
@@ -35,8 +35,8 @@ export function whyNoOutputs({ model, plan, choice, outputs: kind }: OpenState):
   }
   const format = formatFor(model, choice.to);
   if (isTower(format, choice)) return 'The outputs of a vision tower are not compared here.';
-  const { isFolder, label } = infoOf(format);
-  if (isFolder) return `The outputs of ${label} folders are not compared here. Those of the other types are.`;
+  if (makesFolder(model, format))
+    return `The outputs of ${infoOf(format).label} folders are not compared here. Those of the other types are.`;
   if (plan.totals.bytesAfter <= mostBytes) return undefined;
   const [size, name] = [formatBytes(plan.totals.bytesAfter), model.name];
   const command = takesTexts ? `evaluate RESULT ${name} --text FILE` : `compare ${name} RESULT --run`;

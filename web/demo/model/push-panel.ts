@@ -9,7 +9,7 @@ import { isOnHub } from '../shared/page-files.js';
 import { messageOf, type PageProblem } from '../shared/problems.js';
 import { html, live, nothing, type TemplateResult } from '../shared/template.js';
 import { readersOf, settingsFile } from './actions-panel.js';
-import { commandOf, formatFor, infoOf, usualRepository } from './choice.js';
+import { commandOf, formatFor, infoOf, makesFolder, usualRepository, weightsIn } from './choice.js';
 import { explainPush } from './explain.js';
 import { hubApp, storedToken, storeToken } from './hub-link.js';
 import type { PushCalls } from './push-worker.js';
@@ -152,7 +152,7 @@ export class PushPanel {
         ? hubNameText({ id: main.listing.id, revision: main.listing.commit, path: main.path })
         : model.name;
       const format = formatFor(model, choice.to);
-      const { isFolder = false } = infoOf(format);
+      const isFolder = makesFolder(model, format);
       const files = [
         ...(await run.saved.files()),
         ...(result.config === undefined ? [] : [{ path: 'config.json', content: jsonBlob(result.config) }]),
@@ -172,7 +172,7 @@ export class PushPanel {
             bytes,
             bitsPerWeight,
             command: commandOf(name, format, choice),
-            readers: readersOf(state, files[0]?.path ?? run.name),
+            readers: readersOf(state, weightsIn(model, choice, files[0]?.path ?? run.name, '')),
           },
         },
         ({ step, path, bytesDone, bytesTotal }) => {

@@ -1,10 +1,9 @@
 // Runs the conversion that saves.
 import { type Progress, type QuantizeModelOptions, type QuantizeModelResult, quantizeModel } from 'scalepoint/model';
-import { nameInFolder } from '../shared/files.js';
 import { announce } from '../shared/live.js';
 import { inputOf, type PageFile } from '../shared/page-files.js';
 import type { Store } from '../shared/store.js';
-import { formatFor, infoOf, outputName } from './choice.js';
+import { formatFor, makesFolder, outputOf } from './choice.js';
 import { explain } from './explain.js';
 import { chooseFolderPlace } from './folders.js';
 import { choosePlace, type SavedFiles, type SavePlace } from './save.js';
@@ -59,9 +58,8 @@ export class Runner {
     if (model === undefined || choice === undefined || !shown.begin(() => this.cancel())) return;
     const controller = new AbortController();
     this.#controller = controller;
-    const format = formatFor(model, choice.to);
-    const wanted = outputName(nameInFolder(model), format, choice);
-    const choose = infoOf(format).isFolder ? chooseFolderPlace : choosePlace;
+    const wanted = outputOf(model, choice);
+    const choose = makesFolder(model, formatFor(model, choice.to)) ? chooseFolderPlace : choosePlace;
     const place = await choose(wanted).catch((error: unknown) => explain(error));
     if (place === undefined || 'title' in place) {
       shown.end({ kind: 'none' }, place);

@@ -12,7 +12,7 @@ export interface ModelFile {
   readonly format: ModelFormat;
   /** The other format that it can be converted to, if there is one. */
   readonly other?: ModelFormat;
-  /** Formats of folders that the model can be converted to, in browsers that write folders. */
+  /** Formats whose results are folders, and to which the model can be converted, in browsers that write folders. */
   readonly folders?: readonly ModelFormat[];
   /** One file, or an index and all of its shards, or a model and its data. */
   readonly files: readonly PageFile[];

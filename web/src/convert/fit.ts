@@ -120,7 +120,8 @@ async function plannedTypes(opened: Opened, given: PlanChoices, option: string) 
   const otherThan = (plan: FilePlan) => resultBytes(plan) - sum(plan);
   const plainBytes = otherThan(kept);
   // Keys about importance make the header larger.
-  const otherBytes = choices === given || importance === undefined ? plainBytes : otherThan(await planned('keep', given));
+  const otherBytes =
+    choices === given || importance === undefined ? plainBytes : otherThan(await planned('keep', given));
   const found = kept.tensors.map((tensor, i): PlannedType[] => {
     const own = open[i] ? tensor : (base.tensors[i] as PlannedTensor);
     // Name the type that a rule gave it, for the others of its unit.

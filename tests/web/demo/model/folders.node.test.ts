@@ -93,30 +93,49 @@ it('writes a folder for transformers.js with what lies in its own folder', async
   await expect.poll(() => page.textContent('#model-command')).toContain('--to onnx:q4');
   await page.click('#model-run');
   await expect.poll(() => page.textContent('#model-status')).toContain('Saved model-q4-ONNX');
-  const saved = await page.evaluate(async () => {
-    const place = await (await navigator.storage.getDirectory()).getDirectoryHandle('place');
-    const found: Record<string, number[]> = {};
-    const walk = async (within: FileSystemDirectoryHandle, path: string): Promise<void> => {
-      const all = within as unknown as { entries(): AsyncIterable<[string, FileSystemHandle]> };
-      for await (const [name, handle] of all.entries()) {
-        if (handle.kind === 'directory') await walk(handle as FileSystemDirectoryHandle, `${path}${name}/`);
-        else {
-          const file = await (handle as FileSystemFileHandle).getFile();
-          found[path + name] = [...new Uint8Array(await file.arrayBuffer())];
+  const savedFiles = () =>
+    page.evaluate(async () => {
+      const place = await (await navigator.storage.getDirectory()).getDirectoryHandle('place');
+      const found: Record<string, number[]> = {};
+      const walk = async (within: FileSystemDirectoryHandle, path: string): Promise<void> => {
+        const all = within as unknown as { entries(): AsyncIterable<[string, FileSystemHandle]> };
+        for await (const [name, handle] of all.entries()) {
+          if (handle.kind === 'directory') await walk(handle as FileSystemDirectoryHandle, `${path}${name}/`);
+          else {
+            const file = await (handle as FileSystemFileHandle).getFile();
+            found[path + name] = [...new Uint8Array(await file.arrayBuffer())];
+          }
         }
-      }
-    };
-    await walk(place, '');
-    return found;
-  });
+      };
+      await walk(place, '');
+      return found;
+    });
   const output = join(folder, 'made');
   await quantizeModel(files[0]!, { to: 'onnx:q4', output });
   const names = ['config.json', 'onnx/model_q4.onnx', 'tokenizer.json'];
+  const saved = await savedFiles();
   expect(Object.keys(saved).sort()).toEqual(names.map((name) => `model-q4-ONNX/${name}`));
   for (const name of names) {
     const bytes = Uint8Array.from(saved[`model-q4-ONNX/${name}`]!);
     expectBytes(bytes, new Uint8Array(readFileSync(join(output, name))), name);
   }
+  // A GGUF file of blocks is turned back into a folder, too.
+  const blocks = join(folder, 'tiny.gguf');
+  await quantizeModel(files[0]!, { to: 'Q8_0', missingBytes: 'keep', output: blocks });
+  await page.setInputFiles('#file', [blocks]);
+  await expect.poll(() => page.textContent('#model-facts')).toContain('GGUF');
+  await page.selectOption('#model-target', 'bfloat16');
+  await page.click('#model-again');
+  await expect.poll(() => page.textContent('#model-command')).toContain('tiny.gguf --to bfloat16 --requantize');
+  await page.click('#model-run');
+  await expect.poll(() => page.textContent('#model-status')).toContain('Saved tiny-bfloat16');
+  expect(await page.textContent('#readers')).toContain('load_file("tiny-bfloat16/model.safetensors")');
+  const all = await savedFiles();
+  const own = await quantizeModel(blocks, { to: 'bfloat16', requantize: true, workers: 0 });
+  expect(own.files.map(({ name }) => name)).toContain('config.json');
+  expect(Object.keys(all).filter((name) => name.startsWith('tiny')).length).toBe(own.files.length);
+  for (const { name } of own.files)
+    expectBytes(Uint8Array.from(all[`tiny-bfloat16/${name}`]!), await own.bytes(name), name);
 });
 
 it('removes what a save that was cut off left in the chosen folder, and nothing else', async () => {
