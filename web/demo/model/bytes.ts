@@ -71,9 +71,9 @@ export function slicesOf(tensors: readonly PlannedTensorInfo[]): ByteSlice[] {
   for (const [i, tensor] of tensors.entries()) {
     const [, key, number = ''] = blocks[i] ?? [];
     const outside = stems.size > 0 ? outsideLabels[layerKind(tensor.name)] : moduleOf(tensor.name);
-    const stem = stems.size > 1 ? `${key?.split(/[._/]/).find((part) => /[a-z]/i.test(part)) ?? ''} ` : '';
+    const stem = (stems.size > 1 && key?.split(/[._/]/).find((part) => /[a-z]/i.test(part))) || 'block';
     const group = groups.get(key ?? ` ${outside}`) ?? {
-      label: key === undefined ? outside : stem + number,
+      label: key === undefined ? outside : `${stem} ${number}`,
       tensors: [],
     };
     groups.set(key ?? ` ${outside}`, group);
@@ -95,7 +95,10 @@ export function mergedSlices(slices: readonly ByteSlice[], most: number): readon
   return Array.from({ length: Math.ceil(slices.length / together) }, (_, i) => {
     const own = slices.slice(i * together, (i + 1) * together);
     const [first, last] = [own[0]?.label ?? '', own.at(-1)?.label ?? ''];
-    return { label: first === last ? first : `${first} to ${last}`, kinds: kindBytes(own) };
+    // Neighbors in one stack of blocks share its name: `block 0 to 3`.
+    const [name, number] = last.split(' ');
+    const end = number !== undefined && first.startsWith(`${name} `) ? number : last;
+    return { label: first === last ? first : `${first} to ${end}`, kinds: kindBytes(own) };
   });
 }
 

@@ -18,7 +18,7 @@ import { html, live, nothing, scrollBox, type TemplateResult } from '../shared/t
 import type { Client } from './loop.js';
 import { drawNumberLine } from './numberline.js';
 import { bytesView, measuresView } from './result.js';
-import type { Settings } from './settings.js';
+import { partWord, type Settings } from './settings.js';
 import { snippet } from './snippet.js';
 import type { PageEvents, State } from './state.js';
 import type { ClippingView, NumberRow, Rung, Section } from './view.js';
@@ -178,7 +178,7 @@ function errorsView({ view }: State): TemplateResult {
 }
 
 const rowsOnPage = 16;
-const rowHeads = ['>Index', '>Original', '>Code', '>Bits', '>Quantized', '>Error'];
+const rowHeads = ['>Index', '>Original', '>Code', '>Bits', '>Quantized', '>Error'] as const;
 
 /** The bits of a code in two's complement, as `pack` stores them. */
 export function bitsOf(code: number, bits: number): string {
@@ -190,14 +190,29 @@ function rowsView({ view }: State, { set }: PageEvents): TemplateResult {
   const { start = 0, total = 0, rows = [] } = view?.rows ?? {};
   const { codes, bits } = view?.settings ?? {};
   const width = codes === 'integers' ? (bits ?? 8) : codes === 'nf4' ? 4 : 8;
-  const row = ({ index, original, code, restored }: NumberRow) =>
-    html`<tr><th scope="row" class="number">${formatCount(index)}</th>${numberCells([
-      formatReal(original, 6),
-      code === undefined ? '–' : String(code),
-      code === undefined ? '–' : bitsOf(code, width),
-      restored === undefined ? '–' : formatReal(restored, 6),
-      restored === undefined ? '–' : formatReal(restored - original, 3),
-    ])}</tr>`;
+  const parts = rows.some(({ part }) => part !== undefined);
+  const hasScales = view?.result?.scales !== undefined;
+  const word = view === undefined ? '' : partWord(view.settings);
+  const heads = parts ? [`>${word[0]?.toUpperCase()}${word.slice(1)}`, ...(hasScales ? ['>Scale'] : [])] : [];
+  const partCells = ({ part }: NumberRow) => {
+    if (!parts) return [];
+    const scale = part?.scale === undefined ? '' : formatReal(part.scale, 4);
+    return [part === undefined ? '' : formatCount(part.index), ...(hasScales ? [scale] : [])];
+  };
+  // A line stands between numbers of different scales.
+  const row = (line: NumberRow) => {
+    const { index, original, code, restored, part } = line;
+    return html`<tr class=${part === undefined ? '' : 'part'}><th scope="row" class="number">${formatCount(index)}</th>${numberCells(
+      [
+        formatReal(original, 6),
+        code === undefined ? '–' : String(code),
+        code === undefined ? '–' : bitsOf(code, width),
+        restored === undefined ? '–' : formatReal(restored, 6),
+        restored === undefined ? '–' : formatReal(restored - original, 3),
+        ...partCells(line),
+      ],
+    )}</tr>`;
+  };
   const count = view?.data.shape.reduce((a, b) => a * b, 1) ?? 1;
   const range =
     view?.result?.exact === false
@@ -210,7 +225,7 @@ function rowsView({ view }: State, { set }: PageEvents): TemplateResult {
   };
   return html`
     <label class="inline">Go to index <input type="number" id="goto" min="0" max=${count - 1} step="1" value="0" inputmode="numeric" @input=${go}></label>
-    ${tableView({ name: 'Number by number', head: rowHeads, rows: rows.map(row), id: 'rows', style: 'numbers', isTall: true })}
+    ${tableView({ name: 'Number by number', head: [...rowHeads, ...heads], rows: rows.map(row), id: 'rows', style: 'numbers', isTall: true })}
     <div class="pager">
       <button type="button" id="previous" ?disabled=${start === 0} @click=${move(-rowsOnPage)}>Previous</button>
       <p id="range">${rows.length > 0 ? range : ''}</p>
@@ -253,7 +268,7 @@ function levelLines(levels: Levels, counts: Uint32Array): string[][] {
   for (let at = 0; at < counts.length && lines.length < mostRows; at++) {
     if (counts.length > manyLevels && counts[at] === 0) continue;
     const code = levels.qmin + at;
-    lines.push([String(code), formatReal(levelAt(levels, code)), formatCount(counts[at]!)]);
+    lines.push([levels.areRanks ? '–' : String(code), formatReal(levelAt(levels, code)), formatCount(counts[at]!)]);
   }
   return lines;
 }

@@ -80,7 +80,7 @@ export function levelsInUse(restored: Float32Array): { levels: Levels; codes: In
   const values = [...new Set(restored)].sort((a, b) => a - b);
   const rank = new Map(values.map((value, i) => [value, i]));
   return {
-    levels: listLevels(values),
+    levels: { ...listLevels(values), areRanks: true },
     codes: Int32Array.from(restored, (value) => rank.get(value) ?? 0),
   };
 }

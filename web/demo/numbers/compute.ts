@@ -10,7 +10,7 @@ import { barsOf, binsOf } from './bars.js';
 import { clippingCurve, codeCurves } from './curves.js';
 import type { DataSet, Statistics } from './data.js';
 import { countBytes, type Evaluation, evaluate, type Slice, sliceOf } from './evaluate.js';
-import { partsOf } from './parts.js';
+import { partAt, partsOf } from './parts.js';
 import { bitWidths, blockChoices, defaultSettings, granularityOf, type Settings, typeName } from './settings.js';
 import type { LineView, NumberRow, NumbersView, Result, Rung, ViewRequest } from './view.js';
 
@@ -85,7 +85,11 @@ function rowsOf(data: DataSet, evaluation: Evaluation | undefined, wanted: ViewR
   for (let i = start; i < Math.min(start + rowsOnPage, total); i++) {
     if (evaluation === undefined) rows.push({ index: i, original: data.values[i]! });
     else {
+      const { parts, scale } = evaluation;
+      const part = partAt(parts, i);
+      const isNew = parts.count > 1 && (i === start || part !== partAt(parts, i - 1));
       rows.push({
+        ...(isNew && { part: { index: part, scale: scale[part] } }),
         index: evaluation.position(i),
         original: evaluation.values[i]!,
         restored: evaluation.restored[i]!,
@@ -150,6 +154,8 @@ function resultOf({ exact, values, comparison, clipped, bytes, parts, scale, zer
     clipped: clipped / values.length,
     bytes,
     parts: { kind: parts.kind, count: parts.count, length: parts.span },
+    scales:
+      scale.length === 0 ? undefined : [scale.reduce((a, b) => Math.min(a, b)), scale.reduce((a, b) => Math.max(a, b))],
     firstScale: scale[0],
     firstZeroPoint: zeroPoint[0],
   };

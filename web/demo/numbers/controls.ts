@@ -11,6 +11,7 @@ import {
   dtypeOf,
   groupSizes,
   leastCover,
+  partWord,
   percentile,
   type Settings,
   sizes,
@@ -86,7 +87,7 @@ export function controlsView(
   const shape = view?.data.shape ?? [];
   const parts = view?.partCount ?? 1;
   const part = Math.min(settings.part, parts - 1);
-  const word = codes === 'blocks' ? 'block' : granularity === 'per-group' ? 'group' : 'channel';
+  const word = partWord(settings);
   const fieldOf = <Name extends keyof Settings>(name: Name) => ({
     chosen: settings[name],
     choose: (value: Settings[Name]) => change({ [name]: value }, name),

@@ -11,32 +11,38 @@ import {
 } from '../shared/format.js';
 import { html, live, noChange, type TemplateResult } from '../shared/template.js';
 import { barText, drawProbe } from './probe.js';
-import { typeName } from './settings.js';
+import { partWord, typeName } from './settings.js';
 import type { PageEvents, State } from './state.js';
 import type { NumbersView, PartView } from './view.js';
 
 /** Name of a part: `channel 3`, `group 12`, `block 5`; empty if there is only one. */
 function partName({ settings, part, partCount, result }: NumbersView): string {
   if (part === undefined || partCount === 1) return '';
-  const kind = settings.codes === 'blocks' ? 'block' : settings.granularity === 'per-group' ? 'group' : 'channel';
-  return `${kind} ${part.part}${result?.exact === false ? ' of the sample' : ''}`;
+  return `${partWord(settings)} ${part.part}${result?.exact === false ? ' of the sample' : ''}`;
 }
 
 function describePart(
   { levels, levelsUsed, count, clipped }: PartView,
   name: string,
-  settings: NumbersView['settings'],
+  { settings, result }: NumbersView,
 ) {
   const all = formatCount(levels.qmax - levels.qmin + 1);
   const facts = name === '' ? [] : [`${name[0]!.toUpperCase()}${name.slice(1)}, ${formatMany(count, 'number')}`];
   if (settings.codes === 'blocks') return [...facts, `${formatMany(levelsUsed, 'level')} in use`].join(' · ');
+  const [least, most] = result?.scales ?? [];
+  const others =
+    least === most ? '' : ` (all ${partWord(settings)}s: ${formatLabel(least ?? 0)} to ${formatLabel(most ?? 0)})`;
   if (levels.values !== undefined) {
     const reach = Math.max(...levels.values.map(Math.abs));
-    return [...facts, `scale ${formatLabel(reach, 4)}`, `${formatCount(levelsUsed)} of ${all} levels used`].join(' · ');
+    return [
+      ...facts,
+      `scale ${formatLabel(reach, 4)}${others}`,
+      `${formatCount(levelsUsed)} of ${all} levels used`,
+    ].join(' · ');
   }
   return [
     ...facts,
-    `scale ${formatLabel(levels.scale, 4)}`,
+    `scale ${formatLabel(levels.scale, 4)}${others}`,
     `zero point ${formatCode(levels.zeroPoint)}`,
     `${formatCount(levelsUsed)} of ${all} levels used`,
     `${formatShare(clipped / count)} clipped`,
@@ -45,9 +51,9 @@ function describePart(
 
 /** The line below the histogram. */
 function captionOf(view: NumbersView): string {
-  const { part, bars, settings } = view;
+  const { part, bars } = view;
   const words =
-    part === undefined ? 'No levels: these numbers are not quantized.' : describePart(part, partName(view), settings);
+    part === undefined ? 'No levels: these numbers are not quantized.' : describePart(part, partName(view), view);
   return bars !== undefined && bars.min === bars.max ? `${words} · all numbers are equal` : words;
 }
 
@@ -101,7 +107,7 @@ export function histogramPanel({ view, bar: wanted }: State, { set }: PageEvents
   const bars = view?.bars;
   const bar = bars !== undefined && wanted !== undefined && wanted < bars.counts.length ? wanted : undefined;
   const words = bars === undefined || bar === undefined ? '' : barText(bars, view?.part?.levels, bar);
-  const hint = view?.result === undefined && view !== undefined ? 'its numbers' : 'which codes its numbers became';
+  const hint = view?.result === undefined && view !== undefined ? 'its numbers' : 'where its numbers went';
   const choose = (event: Event) => set({ bar: valueAt(event) });
   const focus = (event: Event) => {
     if ((event.target as Element).matches(':focus-visible')) choose(event);

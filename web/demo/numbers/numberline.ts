@@ -34,7 +34,7 @@ export function drawNumberLine(
   }
   const codes = codesByWeight(levels, start, start + steps);
   const rows = [
-    { style: 'code', y: middle + 26, texts: codes.map(formatCode) },
+    ...(levels.areRanks ? [] : [{ style: 'code', y: middle + 26, texts: codes.map(formatCode) }]),
     { style: 'value', y: middle + 44, texts: codes.map((code) => formatLabel(levelAt(levels, code))) },
   ];
   for (const { style, y, texts } of rows) {
@@ -47,13 +47,17 @@ export function drawNumberLine(
   const words =
     values.length === 0
       ? `No number lies between ${formatLabel(low)} and ${formatLabel(high)}.`
-      : `${formatCount(values.length)} of ${formatMany(total, 'number')} between ${formatLabel(low)} and ${formatLabel(high)}, each joined by a line to one of the levels ${formatCode(start)} to ${formatCode(start + steps)}.`;
+      : `${formatCount(values.length)} of ${formatMany(total, 'number')} between ${formatLabel(low)} and ${formatLabel(high)}, each joined by a line to one of ${formatMany(steps + 1, 'level')}${levels.areRanks ? '' : `, ${formatCode(start)} to ${formatCode(start + steps)}`}.`;
   redraw(node, width, height, 'Number line: where numbers go', words, [
     svg(
       'g',
       { class: 'caption' },
       svg('text', { x: 4, y: 14 }, 'Numbers'),
-      svg('text', { x: 4, y: height - 4 }, 'Codes, and the values they restore'),
+      svg(
+        'text',
+        { x: 4, y: height - 4 },
+        levels.areRanks ? 'Values of the levels' : 'Codes, and the values they restore',
+      ),
     ),
     svg(
       'g',

@@ -37,6 +37,14 @@ export function partsOf(granularity: Granularity, shape: readonly number[]): Ten
   return { kind: 'per-group', outer, axis, inner, span, across, count: outer * across * inner };
 }
 
+/** The part of an element of the flat array. */
+export function partAt({ kind, axis, inner, span, across }: TensorParts, index: number): number {
+  const at = Math.floor(index / inner) % axis;
+  if (kind === 'per-channel') return at;
+  const row = Math.floor(index / (axis * inner)) * across + Math.floor(at / span);
+  return kind === 'per-group' ? row * inner + (index % inner) : 0;
+}
+
 /** Consecutive elements. Element values[start + i] with 0 <= i < length belongs to part `part` + i * step. */
 export interface ElementRun {
   readonly start: number;

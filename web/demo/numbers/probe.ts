@@ -10,7 +10,14 @@ function endsOf({ min, max, counts }: Bars, bar: number): [number, number] {
   return [min + bar * step, min + (bar + 1) * step];
 }
 
-const codeText = (levels: Levels, code: number) => `${formatCode(code)} (${formatLabel(levelAt(levels, code))})`;
+/** Codes in words, with their values; values alone where there are no codes. */
+function codesText(levels: Levels, first: number, last = first): string {
+  const all = first === last ? [first] : [first, last];
+  const values = all.map((code) => formatLabel(levelAt(levels, code)));
+  if (levels.areRanks) return values.join(' to ');
+  const codes = all.map((code, i) => `${formatCode(code)} (${values[i]})`).join(' to ');
+  return `${first === last ? 'code' : 'codes'} ${codes}`;
+}
 
 /** The floats of a bar and their codes, in words. */
 export function barText(bars: Bars, levels: Levels | undefined, bar: number): string {
@@ -21,12 +28,11 @@ export function barText(bars: Bars, levels: Levels | undefined, bar: number): st
   const { codes } = bars;
   if (count === 0 || levels === undefined || codes === undefined) return text;
   const [first, last] = [codes.first[bar]!, codes.last[bar]!];
-  if (first === last) return `${text} → code ${codeText(levels, first)}`;
-  if (last - first >= mostShares) return `${text} → codes ${codeText(levels, first)} to ${codeText(levels, last)}`;
+  if (first === last || last - first >= mostShares) return `${text} → ${codesText(levels, first, last)}`;
   const parts: string[] = [];
   for (let code = first; code <= last; code++) {
     const share = codes.shares[bar * mostShares + code - first]!;
-    if (share > 0) parts.push(`${formatCount(share)} → code ${codeText(levels, code)}`);
+    if (share > 0) parts.push(`${formatCount(share)} → ${codesText(levels, code)}`);
   }
   return `${text}: ${parts.join(', ')}`;
 }

@@ -9,7 +9,7 @@ import {
 } from '../shared/format.js';
 import { html, nothing, type TemplateResult } from '../shared/template.js';
 import { countOf } from './data.js';
-import { typeName } from './settings.js';
+import { partWord, typeName } from './settings.js';
 import type { NumbersView, Result } from './view.js';
 
 /** A figure as text for people, with its exact value in the `value` attribute for programs. A dash without a value. */
@@ -17,12 +17,9 @@ const figureView = (id: string, value: number | undefined, format: (value: numbe
   html`<data id=${id} value=${value ?? nothing}>${value === undefined ? '–' : format(value)}</data>`;
 
 /** The largest error in steps, or the kind of parts with the worst of them. */
-function stepsText({ parts, firstScale, comparison }: Result, { codes, granularity }: NumbersView['settings']): string {
-  if (parts.count > 1) {
-    const what = codes === 'blocks' ? 'block' : granularity === 'per-group' ? 'group' : 'channel';
-    return `the worst of ${formatMany(parts.count, what)}`;
-  }
-  if (codes !== 'integers' || firstScale === undefined) return '';
+function stepsText({ parts, firstScale, comparison }: Result, settings: NumbersView['settings']): string {
+  if (parts.count > 1) return `the worst of ${formatMany(parts.count, partWord(settings))}`;
+  if (settings.codes !== 'integers' || firstScale === undefined) return '';
   const steps = comparison.maxAbsoluteError / firstScale;
   return steps > 1 ? `${formatReal(steps, 3)} steps` : `${formatReal(steps, 2)} of a step`;
 }

@@ -185,6 +185,12 @@ export function typeName(settings: Settings): string {
   return { integers: dtypeOf(settings), nf4: 'NF4', float8: 'float8 (E4M3)', blocks: block }[codes];
 }
 
+/** The word for numbers that share a scale. */
+export function partWord({ codes, granularity }: Settings): string {
+  if (codes === 'blocks') return 'block';
+  return granularity === 'per-group' ? 'group' : 'channel';
+}
+
 /** The smallest and largest code of a dtype. */
 export function codeRange({ bits, signed }: Pick<Settings, 'bits' | 'signed'>): { qmin: number; qmax: number } {
   return signed ? { qmin: -(2 ** (bits - 1)), qmax: 2 ** (bits - 1) - 1 } : { qmin: 0, qmax: 2 ** bits - 1 };

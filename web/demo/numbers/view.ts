@@ -39,6 +39,8 @@ export interface Result {
   readonly clipped: number;
   readonly bytes: ByteCount;
   readonly parts: { readonly kind: string; readonly count: number; readonly length: number };
+  /** The smallest and the largest scale; undefined for blocks. */
+  readonly scales: readonly [number, number] | undefined;
   /** Of the first part; undefined for blocks. */
   readonly firstScale: number | undefined;
   readonly firstZeroPoint: number | undefined;
@@ -69,6 +71,8 @@ export interface NumberRow {
   readonly original: number;
   readonly code?: number;
   readonly restored?: number;
+  /** The numbers that it shares a scale with, if the row above has another scale. */
+  readonly part?: { readonly index: number; readonly scale: number | undefined };
 }
 
 /** A row of the table of types. */

@@ -24,6 +24,8 @@ export interface HistogramView {
 
 /** Least distance in pixels between two levels that are drawn as lines. Closer levels are drawn as one band. */
 const leastSpacing = 7;
+/** Least distance in pixels between two levels of a band that are marked. */
+const leastMarked = 2;
 
 /**
  * Number of bins for a histogram: a power of two from 16 to 256. Above 16 it is at most width / 3, so that bars are at least 3 pixels
@@ -88,7 +90,7 @@ function labeledCodes(chart: SVGSVGElement, { qmin, qmax, zeroPoint }: Levels, s
 
 /** A band in place of levels that are too close, with labels at its ends, and at the level of 0 where that leaves room. */
 function drawBand(chart: SVGSVGElement, levels: Levels, frame: Frame, at: AxisMap): SVGGElement {
-  const { qmin, qmax, zeroPoint } = levels;
+  const { qmin, qmax, zeroPoint, areRanks } = levels;
   const x = (code: number) => at(levelAt(levels, code));
   const y = frame.top - 3;
   const group = svg('g', { class: 'levels' });
@@ -103,13 +105,18 @@ function drawBand(chart: SVGSVGElement, levels: Levels, frame: Frame, at: AxisMa
   );
   group.append(
     svg('rect', { class: 'band', x: x(qmin), width: x(qmax) - x(qmin), y, height: frame.height - frame.bottom - y }),
-    ...drawLevel(levels, qmin, x(qmin), ends[0], frame),
-    ...drawLevel(levels, qmax, x(qmax), ends[1], frame),
+    ...drawLevel(levels, qmin, x(qmin), areRanks ? undefined : ends[0], frame),
+    ...drawLevel(levels, qmax, x(qmax), areRanks ? undefined : ends[1], frame),
   );
+  if (levels.values !== undefined || x(qmax) - x(qmin) >= leastMarked * (qmax - qmin)) {
+    let marks = '';
+    for (let code = qmin; code <= qmax; code++) marks += `M${x(code).toFixed(1)} ${y}v9`;
+    group.append(svg('path', { class: 'marks', d: marks }));
+  }
   if (zeroPoint > qmin && zeroPoint < qmax) {
     const middle = x(zeroPoint);
     const isFree = middle - ends[0] >= (low + zero) / 2 + labelGap && ends[1] - middle >= (high + zero) / 2 + labelGap;
-    group.append(...drawLevel(levels, zeroPoint, middle, isFree ? middle : undefined, frame));
+    group.append(...drawLevel(levels, zeroPoint, middle, isFree && !areRanks ? middle : undefined, frame));
   }
   return group;
 }
@@ -122,14 +129,15 @@ export function codesByWeight(levels: Levels, from: number, to: number): number[
 
 /** Draws each level as a line. Levels that are too close for that become a band with labels at its ends. */
 function drawLevels(chart: SVGSVGElement, levels: Levels, frame: Frame, at: AxisMap): SVGGElement {
-  const { qmin, qmax, values } = levels;
+  const { qmin, qmax, values, areRanks } = levels;
   const spacing = (at(levelAt(levels, qmax)) - at(levelAt(levels, qmin))) / Math.max(1, qmax - qmin);
   // Uneven levels are crowded in the middle and far apart elsewhere.
   const least = values === undefined ? leastSpacing : leastSpacing / 3;
   if (spacing < least && qmax > qmin) return drawBand(chart, levels, frame, at);
   const group = svg('g', { class: 'levels' });
-  const codes =
-    values === undefined && spacing > 0 ? labeledCodes(chart, levels, spacing) : codesByWeight(levels, qmin, qmax);
+  let codes: number[] = [];
+  if (values === undefined && spacing > 0) codes = labeledCodes(chart, levels, spacing);
+  else if (!areRanks) codes = codesByWeight(levels, qmin, qmax);
   const widths = widthsOf(chart, 'levels', codes.map(formatCode));
   const wanted = codes.map((code, i) => ({ at: at(levelAt(levels, code)), width: widths[i] ?? 0 }));
   const middles = placeInRow(wanted, 0, frame.width);
@@ -137,7 +145,8 @@ function drawLevels(chart: SVGSVGElement, levels: Levels, frame: Frame, at: Axis
   let lines = '';
   for (let code = qmin; code <= qmax; code++) {
     const x = at(levelAt(levels, code));
-    if (labeled.has(code)) group.append(...drawLevel(levels, code, x, labeled.get(code), frame));
+    if (labeled.has(code) || levelAt(levels, code) === 0)
+      group.append(...drawLevel(levels, code, x, labeled.get(code), frame));
     else lines += `M${x.toFixed(1)} ${frame.top - 3}V${frame.height - frame.bottom}`;
   }
   group.append(svg('path', { d: lines }));

@@ -9,6 +9,8 @@ export interface Levels {
   readonly zeroPoint: number;
   /** Levels that are not evenly spaced, in ascending order. */
   readonly values?: readonly number[];
+  /** True if the codes are only the ranks of the values, as in ggml's blocks, whose bits hold codes and scales together. */
+  readonly areRanks?: true;
 }
 
 /**

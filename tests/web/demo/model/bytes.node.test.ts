@@ -58,12 +58,12 @@ it('has a slice for each block, and merges neighbors without losing bytes', () =
     ]).flat(),
   ];
   const slices = slicesOf(tensors);
-  expect(slices.map(({ label }) => label).slice(0, 3)).toEqual(['embeddings', '0', '1']);
+  expect(slices.map(({ label }) => label).slice(0, 3)).toEqual(['embeddings', 'block 0', 'block 1']);
   expect(slices).toHaveLength(31);
   expect(slices[2]?.kinds.mlp).toEqual({ before: 80, after: 20 });
   const merged = mergedSlices(slices, 8);
   expect(merged).toHaveLength(8);
-  expect(merged[1]?.label).toBe('3 to 6');
+  expect(merged[1]?.label).toBe('block 3 to 6');
   expect(sumOf(merged.map(sliceBytes))).toEqual({ before: 4000, after: 1300 });
   expect(kindBytes(merged)).toEqual(kindBytes(slices));
   // Without numbered blocks, modules are slices.

@@ -255,8 +255,16 @@ async function expectSame(values: Float32Array, options: QuantizeOptions): Promi
   const restored = sp.dequantize(q);
   const rows = await cells();
   expect(rows.length).toBe(Math.min(16, values.length));
-  for (const [i, [index, , code, , shown]] of rows.entries()) {
+  const parts = partsOf(options.granularity ?? { kind: 'per-tensor' }, options.shape ?? [values.length]);
+  const partOf = new Map(
+    [...q.scale.keys()].flatMap((part) => [...elementsOf(parts, part)].map((i) => [i, part] as const)),
+  );
+  for (const [i, [index, , code, , shown, , ...scale]] of rows.entries()) {
     expect([index, code, shown]).toEqual([String(i), String((q.data as Int8Array)[i]), formatReal(restored[i]!, 6)]);
+    // A scale stands where it begins.
+    const part = partOf.get(i)!;
+    const begins = part === partOf.get(i - 1) ? ['', ''] : [String(part), formatReal(q.scale[part]!, 4)];
+    expect(scale).toEqual(parts.count === 1 ? [] : begins);
   }
 }
 
@@ -428,6 +436,7 @@ describe('the demo page', () => {
     await open('bits=8');
     expect(await page.locator('#histogram .band').count()).toBe(1);
     expect(await page.locator('#histogram .levels text').allTextContents()).toEqual(['−128', '127', '0']);
+    expect((await page.getAttribute('#histogram .levels .marks', 'd'))?.match(/M/g)).toHaveLength(256);
   });
 
   it('draws the levels of the chosen channel', async () => {
@@ -950,6 +959,8 @@ describe('the demo page', () => {
     expect(await figure('figure-sqnrDb')).toBeCloseTo(sp.compare(values, q4k).sqnrDb, 3);
     expect(await figure('figure-bitsPerWeight')).toBe(4.5);
     expect(await page.textContent('#histogram-caption')).toMatch(/^Block 0, 256 numbers/);
+    // Ranks of values are no codes.
+    expect(await page.locator('#histogram .levels text').count()).toBe(0);
     await page.check('input[name="codes"][value="float8"]');
     await rested();
     expect(await figure('figure-sqnrDb')).toBeGreaterThan(30);
