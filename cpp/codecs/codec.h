@@ -70,17 +70,18 @@ struct Tile {
   /// Above 0: in place of each element x, round_half_even(x * (1 / ternary)) within [-1, 1], divided by 1 / ternary, before all else.
   /// Rounded to float16 where the elements are.
   float ternary = 0;
-  float factor = 1;                    ///< factor of each element that is read, before the addend
-  const float* row_factors = nullptr;  ///< a factor of each row, by which the product with `factor` is multiplied; null: 1
-  Bytes source;                        ///< at an address that suits the elements
-  const ValueRange* ranges = nullptr;  ///< one a row, where rows are longer than the tile
+  float factor = 1;                       ///< factor of each element that is read, before the addend
+  const float* row_factors = nullptr;     ///< a factor of each row, by which the product with `factor` is multiplied; null: 1
+  const float* column_factors = nullptr;  ///< a factor of each column, by which the result is multiplied; null: 1
+  Bytes source;                           ///< at an address that suits the elements
+  const ValueRange* ranges = nullptr;     ///< one a row, where rows are longer than the tile
   /// Weights of the squared errors of each column, or of each row if the rows are the inputs of a product: finite and not negative. Null:
   /// equal weights.
   const float* importance = nullptr;
 
   [[nodiscard]] uint64_t size() const { return uint64_t{rows} * columns; }
   [[nodiscard]] bool changes_elements() const {
-    return add != 0 || negative_exp || ternary > 0 || factor != 1 || row_factors != nullptr;
+    return add != 0 || negative_exp || ternary > 0 || factor != 1 || row_factors != nullptr || column_factors != nullptr;
   }
   [[nodiscard]] bool wants(Role role) const { return (wanted >> static_cast<int32_t>(role) & 1) != 0; }
 };

@@ -93,6 +93,9 @@ const float* Floats::read(uint64_t first, size_t n) {
       for (; i < end; i++) room_[i] *= tile_.row_factors[row];
     }
   }
+  if (tile_.column_factors != nullptr) {
+    for (size_t i = 0; i < n; i++) room_[i] *= tile_.column_factors[(first + i) % tile_.columns];
+  }
   if (tile_.add != 0) {
     for (size_t i = 0; i < n; i++) room_[i] += tile_.add;
   }

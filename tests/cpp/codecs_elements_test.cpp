@@ -163,7 +163,7 @@ TEST(Decode, takes_negative_exponentials_before_it_adds) {
   }
 }
 
-TEST(Decode, multiplies_by_two_factors_one_after_the_other_before_it_adds) {
+TEST(Decode, multiplies_by_factors_one_after_the_other_before_it_adds) {
   Random random(7);
   for (const ElementType type : kElementTypes) {
     // More elements than a piece, in rows that pieces cut.
@@ -172,20 +172,25 @@ TEST(Decode, multiplies_by_two_factors_one_after_the_other_before_it_adds) {
       std::vector<double> x(rows * columns);
       for (double& value : x) value = random.uniform(-1, 1);
       std::vector<float> factors(rows);
+      std::vector<float> of_columns(columns);
       for (float& factor : factors) factor = static_cast<float>(random.uniform(0.1, 2));
+      for (float& factor : of_columns) factor = static_cast<float>(random.uniform(0.1, 2));
       const std::vector<uint8_t> source = reference::store_elements(x, type);
       for (const float factor : {1.0f, 0.7f}) {
-        for (const bool by_rows : {false, true}) {
+        for (const int by : {0, 1, 2, 3}) {
+          const bool by_rows = by % 2 == 1, by_columns = by > 1;
           std::vector<float> expected = floats_of(source, type);
           for (size_t i = 0; i < expected.size(); i++) {
             // The product of two float32 is exact in float64.
             expected[i] = static_cast<float>(static_cast<double>(expected[i]) * factor);
             if (by_rows) expected[i] = static_cast<float>(static_cast<double>(expected[i]) * factors[i / columns]);
+            if (by_columns) expected[i] = static_cast<float>(static_cast<double>(expected[i]) * of_columns[i % columns]);
             expected[i] += 1;
           }
           Tile tile = tile_of(source, rows, columns, type);
           tile.factor = factor;
           tile.row_factors = by_rows ? factors.data() : nullptr;
+          tile.column_factors = by_columns ? of_columns.data() : nullptr;
           tile.add = 1;
           EXPECT_TRUE(same(expected, decoded(tile)));
           // In pieces, as codecs read them.

@@ -100,6 +100,7 @@ void run(Input& in) {
     tile.ternary = in.flag() ? std::fabs(in.real()) : 0;
     tile.factor = in.real();
     if (in.flag()) tile.row_factors = in.floats(tile.rows).data();
+    if (in.flag()) tile.column_factors = in.floats(tile.columns).data();
   }
   const uint64_t size = tile.size();
   if (size > 1 << 14 || tile.columns > 1 << 16) return;

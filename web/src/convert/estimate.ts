@@ -70,10 +70,10 @@ function middleRows(
 /** Samples the stored tensor in the middle of a gathered one, where cutWeighted looks for its importance. */
 function sampleOfGathered(
   whole: LogicalTensor,
-  { width, view, members, coded, rowFactors, zeroRows = 0 }: Gathered,
+  { width, view, members, coded, rowFactors, columnFactors, zeroRows = 0 }: Gathered,
   most: number,
 ): LogicalTensor {
-  if ((coded ?? rowFactors) !== undefined) return whole;
+  if ((coded ?? rowFactors ?? columnFactors) !== undefined) return whole;
   const { parts, ...source } = whole;
   const inMiddle = <T>(list: readonly T[]) => list[Math.floor((list.length - 1) / 2)] as T;
   const rows = elementsOf(source.shape) / (members ?? parts).length / width - zeroRows;

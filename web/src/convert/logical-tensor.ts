@@ -183,9 +183,10 @@ export function gridOf({ shape, form, gathered }: LogicalTensor): Grid {
   const grids = members.map((member) => codecOf(member.form).grid(one, member.form));
   const [grid] = grids as [Grid];
   // Tiles of whole rows: the elements of a row of a transpose are far apart.
-  // Factors of rows belong to whole rows, too.
-  const { view, rowFactors } = gathered ?? {};
-  if (rowFactors !== undefined || (view !== undefined && view.dims.at(-1)?.[1] !== 1)) return { ...grid, rows };
+  // Factors belong to whole rows, too.
+  const { view, rowFactors, columnFactors } = gathered ?? {};
+  if ((rowFactors ?? columnFactors) !== undefined || (view !== undefined && view.dims.at(-1)?.[1] !== 1))
+    return { ...grid, rows };
   if (stacked === 1 && form.headRows === undefined) return grid;
   return {
     ...grid,
@@ -231,9 +232,13 @@ export function rectangleInput(source: LogicalTensor, rectangle: Rectangle, firs
     return rectangleInput(one, { ...rectangle, row: rectangle.row - index * rows }, firstFile);
   }
   if (gathered !== undefined) {
-    const { rowFactors } = gathered;
-    const { row, rows } = rectangle;
-    const own = rowFactors ? ({ ...form, rowFactors: rowFactors.slice(row, row + rows) } as Form) : form;
+    const { rowFactors, columnFactors } = gathered;
+    const { row, rows, column, columns } = rectangle;
+    const factors = {
+      ...(rowFactors && { rowFactors: rowFactors.slice(row, row + rows) }),
+      ...(columnFactors && { columnFactors: columnFactors.slice(column, column + columns) }),
+    };
+    const own = rowFactors || columnFactors ? ({ ...form, ...factors } as Form) : form;
     return { form: own, parts: gatheredParts(source, gathered, rectangle, firstFile) };
   }
   const codec = codecOf(form);

@@ -169,6 +169,8 @@ export interface Gathered {
   readonly coded?: CodedView | undefined;
   /** A factor for each row. Only with one stored tensor. */
   readonly rowFactors?: Float32Array<ArrayBuffer> | undefined;
+  /** A factor for each column. Only with one stored tensor. */
+  readonly columnFactors?: Float32Array<ArrayBuffer> | undefined;
   /** Rows of zeros behind those of the only stored tensor. @defaultValue 0 */
   readonly zeroRows?: number | undefined;
 }

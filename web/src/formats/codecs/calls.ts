@@ -76,7 +76,7 @@ function onTile<R>(
   call: TileCall,
 ): R {
   const { rows, columns, type, source, roles = [], measures = false, ranges } = tile;
-  const { add = 0, negativeExp = false, ternary = 0, factor = 1, rowFactors, importance } = tile;
+  const { add = 0, negativeExp = false, ternary = 0, factor = 1, rowFactors, columnFactors, importance } = tile;
   let wanted = 0;
   for (const role of roles) {
     const number = (RoleId as Readonly<Record<string, number | undefined>>)[role];
@@ -95,6 +95,7 @@ function onTile<R>(
     ternary,
     factor,
     rowFactors: rowFactors === undefined ? 0 : arena.place(rowFactors),
+    columnFactors: columnFactors === undefined ? 0 : arena.place(columnFactors),
     source: { data: source, size: readsElements({ ranges, roles }) ? bytesOfElements(type, rows * columns) : 0 },
     ranges: ranges === undefined ? 0 : arena.place(ranges),
     importance: importance === undefined ? 0 : arena.place(importance),

@@ -60,8 +60,8 @@ export const cast: Codec<CastForm> = {
     return { sets: Float32Array.from(range), ...problem };
   },
 
-  decode(_core, { rows, columns, parts }, { to, add, negativeExp, ternary, factor, rowFactors }, arena) {
+  decode(_core, { rows, columns, parts }, { to, add, negativeExp, ternary, factor, rowFactors, columnFactors }, arena) {
     const elements = { type: to, rows, columns, source: Number(parts.data) };
-    return elementFloats(arena, { ...elements, add, negativeExp, ternary, factor, rowFactors });
+    return elementFloats(arena, { ...elements, add, negativeExp, ternary, factor, rowFactors, columnFactors });
   },
 };

@@ -71,6 +71,8 @@ export interface ElementChange {
   readonly factor?: number | undefined;
   /** A second factor of the elements of each row, by which their product is multiplied. */
   readonly rowFactors?: Float32Array<ArrayBuffer> | undefined;
+  /** A third factor, of the elements of each column. */
+  readonly columnFactors?: Float32Array<ArrayBuffer> | undefined;
 }
 
 /** True if a change is more than none. */
@@ -80,8 +82,10 @@ export function changesElements({
   ternary = 0,
   factor = 1,
   rowFactors,
+  columnFactors,
 }: ElementChange): boolean {
-  return add !== 0 || negativeExp || ternary !== 0 || factor !== 1 || rowFactors !== undefined;
+  const factors = rowFactors ?? columnFactors;
+  return add !== 0 || negativeExp || ternary !== 0 || factor !== 1 || factors !== undefined;
 }
 
 // --------------------------------------------------------------------------------------------------------------------------- runs
