@@ -78,6 +78,7 @@ SCALEPOINT_FEEDS_BACK(gptq, Gptq)
 SCALEPOINT_FEEDS_BACK(matmul_bnb4, MatMulBnb4)
 SCALEPOINT_FEEDS_BACK(matmul_nbits, MatMulNBits)
 SCALEPOINT_FEEDS_BACK(microscaled, Microscaled)
+SCALEPOINT_FEEDS_BACK(mlc, Mlc)
 SCALEPOINT_FEEDS_BACK(mlx, Mlx)
 SCALEPOINT_FEEDS_BACK(nvfp4_blocks, Nvfp4Blocks)
 

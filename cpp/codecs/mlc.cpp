@@ -7,11 +7,13 @@
 #include "arrays/min_max.h"
 #include "arrays/minifloat_loops.h"
 #include "arrays/pack_bits_loops.h"
+#include "codecs/fed_rows.h"
 #include "codecs/mlc_loops.h"
 #include "codecs/scales.h"
 #include "ggml/ggml_blocks.h"
 #include "lanes/float16.h"
 #include "lanes/round.h"
+#include "ranges/range_weighted.h"
 
 namespace scalepoint::codecs {
 namespace {
@@ -53,6 +55,26 @@ struct MlcForm {
     round(y, kGroup, halves);
   }
 };
+
+/// A scale as it is stored.
+float as_half(float scale) { return stored_scale(scale, ElementType::kF16); }
+float as_bfloat(float scale) { return stored_scale(scale, ElementType::kBF16); }
+
+/// The stored scale of a group with the least weighted error: 0 for zeros alone.
+float weighted_scale(const MlcForm& form, const float* x, const float* weights) {
+  if (std::all_of(x, x + kGroup, [](float v) { return v == 0; })) return 0;
+  const WeightedGrid grid = {
+      .qmin = -kMiddle, .qmax = kTop - kMiddle, .negative = true, .store = form.is_half() ? as_half : as_bfloat};
+  return search_weighted_scale(x, weights, kGroup, grid).scale;
+}
+
+/// The codes nearest to the elements of a group.
+void nearest_codes(const float* x, float scale, uint8_t* codes) {
+  for (size_t i = 0; i < kGroup; i++) {
+    const float code = (scale == 0 ? 0 : round_half_even(x[i] / scale)) + static_cast<float>(kMiddle);
+    codes[i] = static_cast<uint8_t>(std::min(std::max(code, 0.0f), static_cast<float>(kTop)));
+  }
+}
 
 /// Finds the scale and the codes of a group with the least squared error.
 class ScaleSearch {
@@ -109,10 +131,7 @@ class ScaleSearch {
 
   /// Takes the nearest codes for a scale, and returns them in `codes`.
   void try_scale(float scale, uint8_t* codes) {
-    for (size_t i = 0; i < kGroup; i++) {
-      const float code = round_half_even(x_[i] / scale) + static_cast<float>(kMiddle);
-      codes[i] = static_cast<uint8_t>(std::min(std::max(code, 0.0f), static_cast<float>(kTop)));
-    }
+    nearest_codes(x_, scale, codes);
     take(codes, scale);
   }
 
@@ -177,7 +196,10 @@ class MlcEncoder {
       if (data_ != nullptr || form_.codes.search) make_codes(n);
       const size_t groups = n / kGroup;
       for (size_t i = 0; i < groups; i++) scale_[i] = stored_scale(scale_[i], form_.scale_type());
-      if (form_.codes.search) improve(x, n);
+      if (tile_.importance != nullptr)
+        weigh(x, n, at);
+      else if (form_.codes.search)
+        improve(x, n);
       if (!store(x, n, at)) return Status::kOk;
     }
     return Status::kOk;
@@ -213,6 +235,16 @@ class MlcEncoder {
     loops::add_seven(quotient_, n);
     form_.round(quotient_, n, halves_);
     loops::round_to_codes(quotient_, n, kRuleTop, made_);
+  }
+
+  /// Replaces scales and codes by those with the least weighted errors. Columns without inputs all weigh alike.
+  void weigh(const float* x, size_t n, uint64_t at) {
+    for (size_t i = 0; i < n; i += kGroup) {
+      const float* const weights = tile_.importance + (at + i) % tile_.columns;
+      const bool is_seen = std::any_of(weights, weights + kGroup, [](float weight) { return weight > 0; });
+      scale_[i / kGroup] = weighted_scale(form_, x + i, is_seen ? weights : nullptr);
+      nearest_codes(x + i, scale_[i / kGroup], made_ + i);
+    }
   }
 
   /// Replaces scales and codes where the error becomes smaller.
@@ -256,7 +288,46 @@ class MlcEncoder {
   std::byte *blocks_, *data_, *scales_;
 };
 
+/// Codes of rows with feedback, and their scales.
+class FedCodes final : public FeedbackGrid, public FedForm {
+ public:
+  FedCodes(const MlcForm& form, size_t columns, float* scales)
+      : FeedbackGrid(kGroup), form_(form), columns_(columns), scales_(scales) {}
+
+  bool choose(size_t row, size_t group, const float* x, const float* weights, size_t, RowGrid& grid) override {
+    const float scale = scales_[row * columns_ / kGroup + group] = weighted_scale(form_, x, weights);
+    // With a scale of 0 all codes mean the same.
+    if (scale != 0) grid = {.scale = scale, .low = -kMiddle, .high = kTop - kMiddle};
+    return std::isfinite(scale);
+  }
+
+  Status encode_plain(const Tile& tile, Arena& arena, Encoded& result) override {
+    return encode(tile, form_.codes, arena, result);
+  }
+  Status restore(const Stored& stored, Arena& arena, const float*& y) override { return decode(stored, form_.codes, arena, y); }
+
+  void write(size_t row, const uint8_t* codes, std::byte* data, std::byte* scale, std::byte*) override {
+    const size_t groups = columns_ / kGroup;
+    loops::pack_codes(codes, columns_, 4, loops::CodeForm::kUnsigned, uint8s(data + row * columns_ / 2));
+    store_scales(scales_ + row * groups, groups, form_.scale_type(), scale + row * groups * sizeof(uint16_t));
+  }
+
+ private:
+  const MlcForm& form_;
+  size_t columns_;
+  float* scales_;
+};
+
 }  // namespace
+
+Status encode_with_feedback(const Tile& tile, const Mlc& codes, const Moments& moments, Arena& arena, Encoded& result) noexcept {
+  MlcForm form = {.codes = codes};
+  if (const Status status = form.init(tile.rows, tile.columns); status != Status::kOk) return status;
+  auto* const scales = arena.take<float>(form.groups());
+  if (arena.status() != Status::kOk) return arena.status();
+  FedCodes fed(form, tile.columns, scales);
+  return encode_fed_rows(tile, fed, fed, moments, arena, result);
+}
 
 Status encode(const Tile& tile, const Mlc& codes, Arena& arena, Encoded& result) noexcept {
   MlcForm form = {.codes = codes};

@@ -21,11 +21,16 @@ struct Mlc {
 ///          with the scale before it is stored.
 /// Search:  tries ggml's best scales of Q4_0, which has the same levels from the other end, and with bfloat16 fits them to the codes. Code 15
 ///          is used, too. Elements are not rounded. Takes what the rule makes if nothing else has a smaller error.
+///          With importance, search_weighted_scale finds the scale of these levels with the least weighted error in place of both.
 /// Parts:   data   codes of a row, lowest bits first, eight to a word of 32 bits
 ///          scale  one for each group of 32 neighbors in a row, row by row
 /// Special: NaN and infinities are problems. Elements beyond the type are kOverflow.
 /// Status:  those of check and Arena; kBadDType; kBadLayout if the tile is empty or groups do not divide its rows.
 [[nodiscard]] Status encode(const Tile& tile, const Mlc& codes, Arena& arena, Encoded& result) noexcept;
+
+/// The same for whole rows that pass their errors on: see encode_fed_rows. Groups are searched for.
+[[nodiscard]] Status encode_with_feedback(const Tile& tile, const Mlc& codes, const Moments& moments, Arena& arena,
+                                          Encoded& result) noexcept;
 
 /// Restores floats, as the model does.
 /// Status:  kBadDType, kBadLayout, kSizeMismatch; kBadScale if a scale is not finite.

@@ -5,6 +5,7 @@
 #include "codecs/ggml.h"
 #include "codecs/matmul_bnb4.h"
 #include "codecs/microscaled.h"
+#include "codecs/mlc.h"
 #include "codecs/mlx.h"
 #include "codecs/nvfp4_blocks.h"
 #include "codecs_case.h"
@@ -18,6 +19,7 @@ using codecs::MatMulBnb4;
 using codecs::Microscaled;
 using codecs::MicroscaleRule;
 using codecs::MicroscaleType;
+using codecs::Mlc;
 using codecs::Mlx;
 using codecs::Moments;
 using codecs::Nvfp4Blocks;
@@ -135,6 +137,10 @@ TEST(FedRows, lose_less_of_outputs_in_mlx) {
       check_form(Mlx{.bits = bits, .group_size = bits == 2 ? 32u : bits == 3 ? 128u : 64u, .scale = scale, .search = true});
     }
   }
+}
+
+TEST(FedRows, lose_less_of_outputs_in_mlc) {
+  for (const ElementType floats : {ElementType::kF16, ElementType::kF32}) check_form(Mlc{.floats = floats, .search = true});
 }
 
 TEST(FedRows, lose_less_of_outputs_in_microscaled_floats) {

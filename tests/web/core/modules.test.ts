@@ -243,6 +243,7 @@ describe.each(pairs)('the modules of the $build build', ({ small, large }) => {
       encodeMatmulBnb4WithFeedback: true,
       encodeMatmulNbitsWithFeedback: true,
       encodeMicroscaledWithFeedback: true,
+      encodeMlcWithFeedback: true,
       encodeMlxWithFeedback: true,
       encodeNvfp4BlocksWithFeedback: true,
       decodeMatmulNbits: true,

@@ -2,7 +2,15 @@
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { compareModels, inspectModel, planModel, quantizeModel, readFloats, verifyModel } from 'scalepoint/model';
+import {
+  calibrateModel,
+  compareModels,
+  inspectModel,
+  planModel,
+  quantizeModel,
+  readFloats,
+  verifyModel,
+} from 'scalepoint/model';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { webllmFamilies } from '../../../../web/src/architectures/families/index.js';
 import { chatConfig } from '../../../../web/src/architectures/webllm/chat-config.js';
@@ -120,6 +128,24 @@ async function write(
     if (content !== undefined) await writeFile(join(folder, file), JSON.stringify(content));
   return join(folder, 'model.safetensors');
 }
+
+it('rounds with GPTQ by the moments of the folder', async () => {
+  const source = await write('moments', decoderWeights(), filesOf('LlamaForCausalLM'));
+  const ids = Uint32Array.from({ length: 512 }, (_, i) => (i * 7 + (i >> 3)) % tiny.vocabulary);
+  const moments = await calibrateModel(join(place, 'moments'), ids, { moments: true, chunkSize: 16 });
+  for (const to of ['mlc-q4f16_1', 'mlc-q4f32_1'] as const) {
+    const { report } = await quantizeModel(source, { to, method: 'gptq', moments });
+    const outputs = report.tensors.flatMap(({ error }) => error?.output ?? []);
+    // Seven weights of each layer, and the output layer: tokens look up rows of the other table.
+    expect(outputs.length).toBe(7 * tiny.layers + 1);
+    for (const { before, after } of outputs) expect(after).toBeLessThanOrEqual(before);
+    const share = (pick: (one: (typeof outputs)[number]) => number) => outputs.reduce((sum, one) => sum + pick(one), 0);
+    expect(share(({ after }) => after)).toBeLessThan(0.9 * share(({ before }) => before));
+    const { notes } = report;
+    expect(notes.find(({ kind }) => kind === 'noFeedback')?.tensors).toEqual(['model.embed_tokens.weight']);
+    await expect(quantizeModel(source, { to, method: 'gptq' })).rejects.toThrow(/^moments: required/);
+  }
+});
 
 const json = async (path: string) => JSON.parse(await readFile(path, 'utf8')) as Record<string, unknown>;
 

@@ -15,6 +15,8 @@ import { reasons } from '../../formats/reason.js';
 import { sourceNotes } from '../../formats/safetensors/layouts/registry.js';
 import { tensorsAsFloats } from '../../formats/safetensors/safetensors.js';
 import { keptTensor } from '../../formats/tensors.js';
+import type { WeightNames } from '../../formats/weight-names.js';
+import { readStatistics, WeightStatistics } from '../../formats/weight-statistics.js';
 import { dimensionsText } from '../carry-out.js';
 import type { Beside, Converted } from '../converter.js';
 import { defaultsOf, webllmFamilies } from '../families/index.js';
@@ -102,6 +104,8 @@ function plannedParameters(
   tensors: readonly LogicalTensor[],
   { to, search }: MlcChoices,
   partsOf: PartsOf,
+  known: WeightStatistics,
+  names: WeightNames | undefined,
 ): { readonly planned: PlannedTensor[]; readonly parameters: Parameter[] } {
   const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
   const { floats } = quantizationOf(to);
@@ -121,7 +125,14 @@ function plannedParameters(
         const message = `tensor ${quoted(part.name)}: ${type} cannot be converted`;
         throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: part.name });
       }
-      if (kind === 'weight') return planned.push({ source, form: codes, parts: partsOf(shape, codes) }) - 1;
+      if (kind === 'weight') {
+        const weight = { name: part.name, columns: shape.at(-1) ?? 1, names: names?.get(part.name) };
+        const importance = known.importanceOf(weight);
+        const feedback = known.feedbackOf(weight, importance !== undefined);
+        const own = importance === undefined ? codes : { ...codes, importance };
+        const moments = importance === undefined ? undefined : known.momentsOf(weight);
+        return planned.push({ source, form: own, parts: partsOf(shape, own), feedback, moments }) - 1;
+      }
       const [{ tensor }] = source.parts as [LogicalTensor['parts'][number]];
       if (type === cast.to && add === undefined) return planned.push(keptTensor(tensor, reasons.sameType)) - 1;
       const read = add === undefined ? source : { ...source, form: { ...form, add } };
@@ -219,7 +230,12 @@ export async function convertWebllm(
   return {
     architecture: named,
     tensors,
-    plan(choices, partsOf): FilePlan {
+    async plan(choices, partsOf, readOptionFile): Promise<FilePlan> {
+      const own = choices as MlcChoices;
+      const statistics = await readStatistics(own, readOptionFile);
+      const isGiven = statistics.importance !== undefined;
+      const names = isGiven ? await (await import('../folder-to-gguf.js')).folderNames(model, beside) : undefined;
+      const known = new WeightStatistics(statistics, own);
       // Parameters are in the order of the folder: that of the first tensor of each.
       const places = new Map(tensors.map(({ name }, i) => [name, i]));
       const placeOf = (parameter: NeededParameter) =>
@@ -227,14 +243,19 @@ export async function convertWebllm(
       const placed = needed.map((parameter) => ({ parameter, place: placeOf(parameter) }));
       placed.sort((a, b) => a.place - b.place || 0);
       const sorted = placed.map(({ parameter }) => parameter);
-      const { planned, parameters } = plannedParameters(sorted, tensors, choices as MlcChoices, partsOf);
+      const { planned, parameters } = plannedParameters(sorted, tensors, own, partsOf, known, names);
+      if (isGiven && !planned.some(({ form }) => form.importance !== undefined)) {
+        const message = 'the statistics have no entry for any weight of it: they are those of another model';
+        throw new ScalepointError('BAD_FILE', message);
+      }
       const elements = planned.reduce((sum, { source }) => sum + elementsOf(source.shape), 0);
       return {
         format: 'mlc',
         files: modelFiles(parameters, planned, elements, others),
         tensors: planned,
-        notes: [...sourceNotes(tensors), ...notes, libraryNote],
+        notes: [...sourceNotes(tensors), ...notes, ...known.notes(), libraryNote],
         sidecars: [],
+        moments: statistics.moments?.file,
       };
     },
   };

@@ -42,8 +42,9 @@ export const mlcCodec: Codec<MlcForm> = codecInCore(MlcRecord, {
   runs: (_shape, _form, role, rectangle) =>
     elementRuns((n) => (role === 'data' ? n / 2 : (n / mlcGroup) * 2), rectangle),
   cuts: cutsAlong(codeGrid),
+  feedbackGroups: () => ({ group: mlcGroup, outer: 0 }),
   checks: (_shape, form, role) => (role === 'data' ? [] : floatsFinite(scaleType(form), 'scale')),
   overflow: ({ floats }) => `, too large for ${floats}`,
   record: ({ floats, search }: MlcForm) => ({ floats: ElementTypeId[floats], search: search !== undefined }),
-  calls: { encode: 'encodeMlc', decode: 'decodeMlc' },
+  calls: { encode: 'encodeMlc', feedback: 'encodeMlcWithFeedback', decode: 'decodeMlc' },
 });

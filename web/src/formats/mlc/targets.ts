@@ -1,6 +1,7 @@
 /** The targets of results for WebLLM. Reference: github.com/mlc-ai/mlc-llm at 01ced331, python/mlc_llm/quantization/quantization.py. */
 import type { MlcForm } from '../codecs/mlc.js';
 import type { Target } from '../format.js';
+import { statisticsNames } from '../statistics.js';
 
 interface QuantizationFacts extends Omit<Target, 'name' | 'options'> {
   /** The type that the model computes in. */
@@ -26,7 +27,7 @@ const table = {
 export type MlcTarget = keyof typeof table;
 
 export const mlcTargets: readonly Target[] = Object.entries(table).map(([name, { about }]) => {
-  return { name, about, options: ['search', 'requantize', 'nonFinite'] };
+  return { name, about, options: ['search', ...statisticsNames, 'requantize', 'nonFinite'] };
 });
 
 /** The facts of a target. */
