@@ -7,10 +7,10 @@
 // a folder of floats. A way may have options of GPTQ behind it, such as gptq:damping=0.03 or gptq:heldBack=0.25.
 //
 // A model is a folder of a small llama; without one, TinyStories of the samples. (teach_llama.mjs makes another one.) Each seed draws texts of
-// 256 tokens from the model: `tokens` to calibrate, and as many others to judge. Embeddings and the output stay float16. Columns: mean
-// divergence with the standard error over texts; difference from the first way, and ratio to it, with standard errors of the paired texts; the
-// ratio of each seed. With --bits, the types of all tensors are chosen for this number of bits a weight: by the errors of weights, by importance, and
-// by the errors of outputs with GPTQ. All results then round with GPTQ.
+// 256 tokens from the model: `tokens` to calibrate, and as many others to judge. Embeddings and the output stay float16. Columns: bits for each
+// linear weight; mean divergence with the standard error over texts; difference from the first way, and ratio to it, with standard errors of the
+// paired texts; the ratio of each seed. With --bits, the types of all tensors are chosen for this number of bits a weight: by the errors of
+// weights, by importance, and by the errors of outputs with GPTQ. All results then round with GPTQ.
 
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -95,8 +95,17 @@ function report(label, found) {
     const each = seeds.map((values, i) => ratioOf(values, first[i]).value.toFixed(3)).join(' ');
     const compared =
       seeds === first ? '' : `${show(difference, 5).padStart(20)}  ${show(ratioOf(own, base), 3)}  (${each})`;
-    console.log(`${label.padEnd(8)} ${way.padEnd(22)} ${show(meanOf(own), 5)}  ${compared}`);
+    console.log(`${label.padEnd(20)} ${way.padEnd(22)} ${show(meanOf(own), 5)}  ${compared}`);
   }
+}
+
+/** Bits for each linear weight of layers. @param {import('../../dist/model.js').ModelReport} report */
+function bitsOf({ tensors }) {
+  const linear = tensors.filter(
+    ({ name }) => /(_proj|attn_\w+|attn_output|ffn_(gate|up|down))\.weight$/.test(name) && !/norm/.test(name),
+  );
+  const elements = linear.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
+  return (8 * linear.reduce((sum, { bytesAfter }) => sum + bytesAfter, 0)) / elements;
 }
 
 /**
@@ -105,8 +114,10 @@ function report(label, found) {
  */
 async function judgedAs(folder, file, type, options, texts) {
   const [to, size] = type.split(':');
-  if (!/[a-z]/.test(to))
-    return divergences(await (await quantizeModel(file, { to, rules, ...options })).bytes(), file, texts);
+  if (!/[a-z]/.test(to)) {
+    const made = await quantizeModel(file, { to, rules, ...options });
+    return { kl: await divergences(await made.bytes(), file, texts), bits: bitsOf(made.report) };
+  }
   const granularity = size === undefined ? {} : { granularity: { kind: 'per-group', groupSize: Number(size) } };
   const config = JSON.parse(readFileSync(join(folder, 'config.json'), 'utf8'));
   const made = await quantizeModel(folder, { to, ...granularity, config, ...options });
@@ -122,7 +133,7 @@ async function judgedAs(folder, file, type, options, texts) {
       floats[name] = await readFloats(/_proj\.weight$/.test(name) ? codes : source, name);
     cpSync(folder, work, { recursive: true });
     writeFileSync(join(work, 'model.safetensors'), await saveTensors(floats));
-    return await divergences(work, file, texts);
+    return { kl: await divergences(work, file, texts), bits: bitsOf(made.report) };
   } finally {
     rmSync(work, { recursive: true });
   }
@@ -133,17 +144,14 @@ async function fitSizes(file, cases, sizes) {
   const found = sizes.map(() => ({}));
   for (const [name, options] of Object.entries(choices)) {
     for (const row of found) row[name] = [];
-    for (const one of cases) {
-      const table = await measureTypes(file, { to: 'auto', ...options(one) });
+    for (const { statisticsOf, importance, texts } of cases) {
+      const statistics = await statisticsOf();
+      const table = await measureTypes(file, { to: 'auto', ...options({ importance, statistics }) });
       for (const [i, targetBitsPerWeight] of sizes.entries()) {
         const fit = fitTypes(table, { targetBitsPerWeight });
-        const made = await quantizeModel(file, {
-          to: fit.to,
-          rules: fit.rules,
-          method: 'gptq',
-          moments: one.statistics,
-        });
-        found[i][name].push(await divergences(await made.bytes(), file, one.texts));
+        const { to, rules } = fit;
+        const made = await quantizeModel(file, { to, rules, method: 'gptq', moments: statistics });
+        found[i][name].push(await divergences(await made.bytes(), file, texts));
       }
     }
   }
@@ -177,6 +185,7 @@ async function main() {
     for (const to of values.types.split(',')) {
       /** @type {Record<string, number[][]>} */
       const found = {};
+      let bits = 0;
       for (const way of values.ways.split(',')) {
         found[way] = [];
         const { way: name, options } = parsedWay(way);
@@ -184,10 +193,12 @@ async function main() {
         for (const { statisticsOf, importance, texts } of cases) {
           const statistics = await statisticsOf(heldBack);
           const given = { ...ways[name]({ importance, statistics }), ...others };
-          found[way].push(await judgedAs(folder, file, to, given, texts));
+          const judged = await judgedAs(folder, file, to, given, texts);
+          found[way].push(judged.kl);
+          bits = judged.bits;
         }
       }
-      report(to, found);
+      report(`${to}, ${bits.toFixed(2)} bits`, found);
     }
   }
 }
