@@ -6,7 +6,7 @@ const config: KnipConfig = {
     'cpp/embind_types.js',
     'web/src/cli.ts',
     'scripts/reference/plugin.mjs',
-    'tests/bench/{backends,big,big-language,dtypes,hub,onnx,outputs,outputs-bias,outputs-encoder,outputs-linear,outputs-onnx,outputs-orders,outputs-sizes,outputs-tokens,search,vectors,webgpu}.mjs',
+    'tests/bench/{backends,big,big-language,dtypes,hub,onnx,outputs,outputs-bias,outputs-encoder,outputs-linear,outputs-onnx,outputs-orders,outputs-outliers,outputs-sizes,outputs-tokens,search,vectors,webgpu}.mjs',
     'tests/bench/{teach_encoder,teach_llama}.mjs',
     'tests/upstream/show.mjs',
     'tests/consumers/run.mjs',

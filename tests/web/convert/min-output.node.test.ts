@@ -5,7 +5,14 @@ import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { compareModels, type ModelTarget, QualityError, quantizeModel } from 'scalepoint/model';
+import {
+  calibrateModel,
+  compareModels,
+  evaluateModel,
+  type ModelTarget,
+  QualityError,
+  quantizeModel,
+} from 'scalepoint/model';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { launchOptions } from '../../../scripts/chromium.mjs';
 import { NativeBackend } from '../../../web/src/cli/native.js';
@@ -281,5 +288,125 @@ describe('minOutput', () => {
     await expect(quantizeModel(file, sized)).rejects.toThrow(/minOutput: .*targetSize/);
     const layers = { layers: true } as object;
     await expect(quantizeModel(file, { to: 'q4', minOutput: 0.9, run: layers })).rejects.toThrow(/run\.layers/);
+  });
+});
+
+describe('foldOutliers', () => {
+  const [width, outlier] = [32, 5];
+  /** Weights of which one channel is 300 times as large in a norm, and as much smaller in the weights behind it: the same function. */
+  const channel = (name: string, dims: readonly number[], seed: number, along: number, factor: number) => {
+    const values = onnx
+      .weights(
+        dims.reduce((a, b) => a * b, 1),
+        seed,
+      )
+      .map((value, i) => {
+        const index = along === 0 ? Math.floor(i / (dims[1] ?? 1)) : i % (dims.at(-1) as number);
+        return (dims.length === 1 ? 1 + value : value) * (index === outlier ? factor : 1);
+      });
+    return onnx.tensor({ name, dims, raw: onnx.rawOf(values) });
+  };
+  const vector = (name: string, seed: number, factor = 300) => channel(name, [width], seed, 1, factor);
+  const square = (name: string, seed: number, along = 0, factor = 1 / 300) =>
+    channel(name, [width, width], seed, along, factor);
+  /** Norms in one node and in two, with weights as they are and transposed; the last one also reaches a sum. */
+  const model = onnx.model({
+    nodes: [
+      { op: 'LayerNormalization', in: ['x', 'g1', 'b1'], out: ['n1'] },
+      { op: 'MatMul', in: ['n1', 'w1'], out: ['p1'] },
+      { op: 'MatMul', in: ['n1', 'v1'], out: ['q1'] },
+      { op: 'Add', in: ['p1', 'q1'], out: ['h1'] },
+      { op: 'SimplifiedLayerNormalization', in: ['h1', 'g2'], out: ['n2'] },
+      { op: 'Gemm', in: ['n2', 'w2'], out: ['h2'], attributes: { transB: 1 } },
+      { op: 'Mul', in: ['h2', 'g3'], out: ['m3'] },
+      { op: 'Add', in: ['m3', 'b3'], out: ['n3'] },
+      { op: 'Reshape', in: ['n3', 'apart'], out: ['r3'] },
+      { op: 'MatMul', in: ['r3', 'w3'], out: ['s3'] },
+      { op: 'Reshape', in: ['s3', 'together'], out: ['h3'] },
+      { op: 'LayerNormalization', in: ['h3', 'g4', 'b4'], out: ['n4'] },
+      { op: 'MatMul', in: ['n4', 'w4'], out: ['h4'] },
+      { op: 'Add', in: ['h4', 'n4'], out: ['y'] },
+    ],
+    initializers: [
+      ...[vector('g1', 1), vector('b1', 2), square('w1', 3), square('v1', 4)],
+      ...[vector('g2', 5), square('w2', 6, 1)],
+      ...[vector('g3', 7), vector('b3', 8), square('w3', 9)],
+      ...[vector('g4', 10, 1), vector('b4', 11, 1), square('w4', 12, 0, 1)],
+      onnx.tensor({ name: 'apart', type: 7, dims: [3], raw: onnx.int64s([1, -1, width]) }),
+      onnx.tensor({ name: 'together', type: 7, dims: [2], raw: onnx.int64s([-1, width]) }),
+    ],
+    inputs: [['x', ['rows', width]]],
+    outputs: [['y', ['rows', width]]],
+  });
+  const sampleOf = (seed: number) => ({ x: { data: onnx.weights(4 * width, seed, 1), shape: [4, width] } });
+  const run = { samples: Array.from({ length: 8 }, (_, i) => sampleOf(100 + i)) };
+  const others = Array.from({ length: 8 }, (_, i) => sampleOf(200 + i));
+  const folded = quantizeModel(model, { to: 'q8', foldOutliers: true, run, workers: 0 });
+  const cosineOf = async (made: Uint8Array<ArrayBuffer>) => {
+    const { outputs } = await evaluateModel(made, { reference: model, data: others, workers: 0 });
+    return outputs?.[0]?.error.cosine ?? 0;
+  };
+
+  it.each(['q8', 'int8-static'] as const)('brings outputs of %s closer, on other samples, too', async (to) => {
+    const ranges = to === 'int8-static' ? { ranges: await calibrateModel(model, run.samples, { ranges: true }) } : {};
+    const plain = await quantizeModel(model, { to, ...ranges, workers: 0 });
+    const { report, bytes } = await quantizeModel(model, { to, ...ranges, foldOutliers: true, run, workers: 0 });
+    const { norms = [], judged } = report.folding ?? {};
+    expect(norms.map(({ value }) => value)).toEqual(['n1', 'n2', 'n3']);
+    // 300 is 8.2 powers of two, and the others are less by the mean of all.
+    for (const { exponents } of norms) expect(exponents[outlier]).toBeGreaterThanOrEqual(7);
+    expect(judged?.after.sqnrDb).toBeGreaterThan((judged?.before.sqnrDb ?? 0) + 12);
+    const [before, after] = [await cosineOf(await plain.bytes()), await cosineOf(await bytes())];
+    expect(before).toBeLessThan(0.98);
+    expect(after).toBeGreaterThan(0.999);
+    expect(report.totals.bytesAfter).toBeLessThan(plain.report.totals.bytesAfter * 1.02);
+    // The norms make the same file without runs.
+    const again = await quantizeModel(model, { to, ...ranges, foldOutliers: norms, workers: 0 });
+    expect(await again.bytes()).toEqual(await bytes());
+  });
+
+  it('leaves floats as they are, bit by bit, in both runtimes', async () => {
+    const { norms = [] } = (await folded).report.folding ?? {};
+    const rules = [{ match: '.', keep: true as const }];
+    const { bytes } = await quantizeModel(model, { to: 'q8', rules, foldOutliers: norms, workers: 0 });
+    expect(Buffer.compare(await bytes(), model)).not.toBe(0);
+    const backends = existsSync(nodePackage) ? ['wasm' as const, native] : ['wasm' as const];
+    const { outputs = [], backends: reports = [] } = await compareModels(model, await bytes(), {
+      run: { backends },
+      workers: 0,
+    });
+    const own = reports.flatMap(({ a, b }) => [a, b]).flatMap((one) => (one.kind === 'ran' ? one.outputs : []));
+    expect(outputs.map(({ error }) => error.maxAbsoluteError)).toEqual([0]);
+    expect(own.length).toBe(2 * backends.length);
+    // Both differ from wasm alike.
+    for (let i = 0; i < own.length; i += 2) expect(own[i + 1]?.error).toEqual(own[i]?.error);
+  });
+
+  it('folds nothing where outputs get no closer, and nothing without norms', async () => {
+    const sum = 'outliers: nothing';
+    const { report } = await quantizeModel(file, {
+      to: 'q8',
+      foldOutliers: true,
+      run: { samples: [1, 2].map((i) => ({ x: { data: onnx.weights(size, i, 1), shape: [1, size] } })) },
+      workers: 0,
+    });
+    expect(report.folding, sum).toEqual({ norms: [] });
+  });
+
+  it('names what it lacks', async () => {
+    const { norms = [] } = (await folded).report.folding ?? {};
+    const options = { to: 'q8', workers: 0 } as const;
+    const [first] = norms as [(typeof norms)[number]];
+    for (const [given, message] of [
+      [{ foldOutliers: true }, 'run.samples: expected at least 2 samples'],
+      [
+        { foldOutliers: true, run: { samples: run.samples.slice(1, 2) } },
+        'run.samples: expected at least 2 samples, got 1',
+      ],
+      [{ foldOutliers: [{ ...first, value: 'n4' }] }, "foldOutliers[0].value: expected 'n1', 'n2' or 'n3', got \"n4\""],
+      [{ foldOutliers: [{ ...first, exponents: [30] }] }, 'foldOutliers: expected a boolean or a list of folded norms'],
+      [{ foldOutliers: true, run, importance: new Blob([]) }, 'foldOutliers: not together with importance'],
+    ] as const)
+      await expect(quantizeModel(model, { ...options, ...given } as never)).rejects.toThrow(message);
   });
 });

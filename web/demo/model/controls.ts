@@ -88,6 +88,7 @@ export const pageOptions: Readonly<Record<string, PageOption>> = {
   unseenColumns: {},
   preTokenizer: {},
   externalData: { isLeftOut: true },
+  foldOutliers: { isLeftOut: true },
   config: { isLeftOut: true },
   shardSize: { isLeftOut: true },
   splitTensors: { isLeftOut: true },

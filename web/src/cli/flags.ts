@@ -271,14 +271,14 @@ export const targetFlags = {
   ),
 };
 
-/** Flags about the runs of --min-output. */
+/** Flags about the runs of --min-output and --fold-outliers. */
 export const outputRunFlags = {
   samples: flags(
     'FILE',
-    'with --min-output: samples of the inputs, as for calibrate --data: .npz, .npy or JSON lines; random inputs by default; can be repeated',
+    'with --min-output and --fold-outliers: samples of the inputs, as for calibrate --data: .npz, .npy or JSON lines; random inputs by default; can be repeated',
     { option: 'run.samples' },
   ),
-  dim: dimensions('with --min-output: size of a dimension that is not fixed'),
+  dim: dimensions('with --samples and --min-output: size of a dimension that is not fixed'),
   seed: seed('with --min-output: seed of random inputs'),
   backend: backends('with --min-output: where outputs must hold (default wasm); as for compare; can be repeated'),
   browser: flag('PATH', 'the browser for --backend webgpu'),
@@ -341,7 +341,7 @@ export const writingFlags = {
   quiet,
   ...commonFlags(
     '{ file, output, config, to, tensors, totals, notes, peakBytes }; for several files also { files, isWhole }; with --min-output also ' +
-      '{ repair }',
+      '{ repair }; with --fold-outliers also { folding }',
     'print JSON',
   ),
   'help-all': onOff('explain all options', { usual: true }),

@@ -331,7 +331,7 @@ async function makeResult(
   },
 ): Promise<object[]> {
   const { force = false, quiet = false, ...values } = line.values;
-  const { minOutput, run: runs } = outputOptionsOf(values);
+  const { minOutput, run: runs } = outputOptionsOf(values, line.words['fold-outliers'] !== undefined);
   const { workers, 'min-sqnr': minSqnrDb } = values;
   const { input, plan } = request;
   if (isDone) {
@@ -358,7 +358,8 @@ async function makeResult(
       signal,
       workers,
       minSqnrDb,
-      ...(minOutput === undefined ? {} : { minOutput, run: { ...runs, ...(backends && { backends }) } }),
+      ...(minOutput === undefined ? {} : { minOutput }),
+      ...(runs === undefined ? {} : { run: { ...runs, ...(backends && { backends }) } }),
       ...own,
     });
   const options = sidecars.map(({ option }) => option);

@@ -114,14 +114,16 @@ export function checkLine(line: QuantizeLine, command: string): readonly string[
   checkPushFlags({ ...values, part: words.part });
   checkSizes(values, to?.split(',').length ?? 1);
   if (values.resume === true) {
-    exclude('resume', 'part', 'min-sqnr', 'min-output');
+    exclude('resume', 'part', 'min-sqnr', 'min-output', 'fold-outliers');
     if (output === standardOutput) throw wrongFlag('resume', without('output', output));
     if (files.some((file) => file === '-' || (urlOfText(file) !== undefined && !isHubName(file))))
       throw wrongFlag('resume', { kind: 'onlyFor', files: 'models in files' });
   }
   const ofRuns = given(...Object.keys(outputRunFlags));
-  if (values['min-output'] === undefined && ofRuns !== undefined) throw wrongFlag(ofRuns, onlyWith('--min-output'));
-  // The types are not known before the runs, so that no size can be held and no plan be made.
+  if (given('min-output', 'fold-outliers') === undefined && ofRuns !== undefined)
+    throw wrongFlag(ofRuns, onlyWith('--min-output'));
+  // Neither types nor folds are known before the runs, so that no size can be held and no plan be made.
+  if (given('fold-outliers') !== undefined) exclude('fold-outliers', 'save-plan');
   if (values['min-output'] !== undefined)
     exclude('min-output', 'target-size', 'target-bpw', 'target-divergence', 'save-plan');
   if (values.plan !== undefined) {

@@ -45,14 +45,17 @@ export function runOptionsOf(values: ValuesOf<typeof compareFlags>): RunOptions 
   };
 }
 
-/** Options of --min-output, without backends; empty without it. */
-export function outputOptionsOf({ 'min-output': minOutput, samples, dim = [], seed }: ValuesOf<typeof quantizeFlags>): {
+/** Options of --min-output and of runs, without backends; empty without them. @param folds true with --fold-outliers */
+export function outputOptionsOf(
+  { 'min-output': minOutput, samples, dim = [], seed }: ValuesOf<typeof quantizeFlags>,
+  folds: boolean,
+): {
   readonly minOutput?: NonNullable<QuantizeModelOptions['minOutput']>;
   readonly run?: NonNullable<QuantizeModelOptions['run']>;
 } {
-  if (minOutput === undefined) return {};
+  if (minOutput === undefined && !folds) return {};
   return {
-    minOutput,
+    ...(minOutput === undefined ? {} : { minOutput }),
     run: { dimensions: Object.fromEntries(dim), ...(samples && { samples: { files: samples } }), seed },
   };
 }

@@ -92,7 +92,7 @@ export function planText(
 /** Lines of a report. */
 export function reportText(
   file: string,
-  { tensors, totals, repair }: ModelReport,
+  { tensors, totals, repair, folding }: ModelReport,
   stream: NodeJS.WriteStream,
   fit?: ModelFit,
 ): string[] {
@@ -115,12 +115,41 @@ export function reportText(
     ...lowestLine(tensors),
     ...outputLine(tensors),
     ...(pairs === 0 ? [] : [`${countText(pairs, 'pair')} left out of the errors, NaN or infinite: ${where}`]),
+    ...foldingText(folding),
     ...repairText(repair, stream),
   );
   return lines;
 }
 
-// ------------------------------------------------------------------------------------------------------------------ --min-output
+// --------------------------------------------------------------------------------------------------- --fold-outliers, --min-output
+
+/** Most channels of a norm in lines of text. */
+const mostChannels = 4;
+
+/** Lines about norms that were folded. */
+function foldingText(folding: ModelReport['folding']): string[] {
+  if (folding === undefined) return [];
+  const { norms, judged } = folding;
+  if (judged === undefined) return ['outliers: no norm can be folded'];
+  const { before, after } = judged;
+  const values = [before, after].map(({ failure, sqnrDb }) =>
+    failure === undefined ? withDecibels(sqnrDb) : 'failed',
+  );
+  const outputs = `worst output ${values.join(' → ')} on samples held back`;
+  return [
+    norms.length === 0
+      ? `outliers: nothing folded; ${outputs}`
+      : `outliers: ${countText(norms.length, 'norm')} folded; ${outputs}`,
+    ...norms.map(({ value, exponents }) => {
+      const channels = [...exponents.entries()].filter(([, exponent]) => exponent !== 0);
+      const largest = channels.toSorted(([, a], [, b]) => Math.abs(b) - Math.abs(a)).slice(0, mostChannels);
+      const list = largest.map(
+        ([channel, exponent]) => `${channel} ${exponent > 0 ? '÷' : '×'} ${2 ** Math.abs(exponent)}`,
+      );
+      return `  ${nameText(value)}: ${countText(channels.length, 'channel')}: ${list.join(', ')}${channels.length > list.length ? ', …' : ''}`;
+    }),
+  ];
+}
 
 type Repair = NonNullable<ModelReport['repair']>;
 type Judged = Repair['outputs'][number];

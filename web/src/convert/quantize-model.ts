@@ -21,7 +21,7 @@ import { infosOf, type ModelFilePlan, outputName, type PlannedFile, planFor } fr
 import { fitted, type ModelPlan, type PlanOptions } from './plan-model.js';
 import { type ModelReport, type Quantized, quantizeOpen, type ResultOptions } from './quantize.js';
 import type { ModelInput } from './recognize.js';
-import { repairOpen } from './repair.js';
+import { findsFolds, repairOpen } from './repair.js';
 import { resultName } from './result-name.js';
 import { checkFits, checkPlan } from './saved-plan.js';
 import { checkRunOptions, checkWorkOptions, outputRunNames, type Progress, withCallbacks } from './work-options.js';
@@ -170,7 +170,7 @@ const resultEntries = {
   }),
   run: amended(
     option(() => {}),
-    { needs: [{ option: 'minOutput' }] },
+    { needs: [{ option: 'minOutput' }, { option: 'foldOutliers', value: true }] },
   ),
 };
 
@@ -184,7 +184,7 @@ function checkQuantizeOptions(options: QuantizeModelOptions): void {
 }
 
 /**
- * Quantizes an open model, with types raised until outputs hold `minOutput`, if that is given.
+ * Quantizes an open model, with norms folded as `foldOutliers` asks, and types raised until outputs hold `minOutput`, if these are given.
  * @param called the name of the result if the output has no name
  * @param check called with the plan before types are raised
  */
@@ -200,12 +200,15 @@ async function quantizeHolding(
 ): Promise<QuantizeModelResult> {
   const { minOutput, output } = options;
   let made: Quantized;
-  if (minOutput === undefined) made = await quantizeOpen(opened, choices, options, { called, check });
+  if (minOutput === undefined && !findsFolds(choices))
+    made = await quantizeOpen(opened, choices, options, { called, check });
   else {
-    check?.(await planFor(opened, choices, outputName(output) ?? called));
-    const { choices: raised, repair } = await repairOpen(opened, choices, options, outputBoundOf(minOutput));
-    made = await quantizeOpen(opened, raised, options, { called });
-    made = { ...made, report: { ...made.report, repair } };
+    // Options are checked before the model is run.
+    const planned = await planFor(opened, choices, outputName(output) ?? called);
+    check?.(planned);
+    const { choices: found, ...report } = await repairOpen(opened, choices, options);
+    made = await quantizeOpen(opened, found, options, { called });
+    made = { ...made, report: { ...made.report, ...report } };
   }
   const { format, report, sidecars, memory, files, isSingle, isWhole } = made;
   const sinkNamed = (name: string | undefined) => {

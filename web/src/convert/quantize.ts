@@ -19,7 +19,7 @@ import {
 import { isInFolder, type OpenModel, type OutputFile } from '../formats/format.js';
 import type { PlanChoices, Rule } from '../formats/options.js';
 import type { ResultFormat } from '../formats/registry.js';
-import type { JudgedOutput, OutputRunOptions } from '../formats/run.js';
+import type { FoldedNorm, JudgedOutput, OutputRunOptions } from '../formats/run.js';
 import { fileName } from '../formats/shards.js';
 import type { Opened } from './open.js';
 import type { OutputBound } from './options.js';
@@ -70,7 +70,7 @@ export interface ResultOptions extends WorkOptions {
    */
   readonly minOutput?: number | `${number}dB` | undefined;
   /**
-   * With `minOutput`: the inputs, the runtime, and the backends on which outputs must hold, as for `compareModels`.
+   * With `minOutput` or `foldOutliers`: the inputs, the runtime, and the backends on which outputs must hold, as for `compareModels`.
    * @defaultValue random inputs, on wasm, with the installed onnxruntime-web
    */
   readonly run?: OutputRunOptions | undefined;
@@ -288,6 +288,14 @@ export interface OutputRepair {
   readonly runs: number;
 }
 
+/** Norms that were folded, because that brought the outputs closer to those of the original. */
+export interface OutputFolding {
+  /** The norms; empty if none can be folded, or if the outputs did not get closer. */
+  readonly norms: readonly FoldedNorm[];
+  /** The worst output without folds, and with them, on samples that did not give the factors; undefined if no norm can be folded. */
+  readonly judged?: { readonly before: JudgedOutput; readonly after: JudgedOutput } | undefined;
+}
+
 /** The result of converting a model. */
 export interface ModelReport {
   /** In the order of the input. */
@@ -298,6 +306,8 @@ export interface ModelReport {
   readonly notes: readonly Note[];
   /** With `minOutput`: the outputs, and the tensors that were raised. */
   readonly repair?: OutputRepair | undefined;
+  /** With `foldOutliers: true`: the norms that were folded, and the outputs. */
+  readonly folding?: OutputFolding | undefined;
 }
 
 /** Code `QUALITY`: the result misses the required SQNR, or its outputs miss `minOutput`, and it was dropped. */

@@ -1,4 +1,4 @@
-/** Raises the types of tensors until the outputs of a result are as close to those of the original as was asked for. */
+/** Runs results, to fold norms, and to raise the types of tensors until outputs are as close to those of the original as was asked for. */
 import { rangeError } from '../core/errors.js';
 import { waitingFor } from '../core/waiting.js';
 import { quoted } from '../formats/files/bytes.js';
@@ -7,13 +7,14 @@ import type { OpenModel, PlannedTensor } from '../formats/format.js';
 import { type PlanChoices, type Rule, ruleFor } from '../formats/options.js';
 import { rangesFile } from '../formats/ranges-file.js';
 import { formats } from '../formats/registry.js';
-import type { JudgedOutput, OutputJudge } from '../formats/run.js';
+import type { FoldedNorm, JudgedOutput, OutputJudge } from '../formats/run.js';
 import { storedBytes } from './logical-tensor.js';
 import { rulesFor } from './mixture-rules.js';
 import { type Opened, withModel } from './open.js';
-import { makerOf, type OutputBound } from './options.js';
+import { makerOf, type OutputBound, outputBoundOf } from './options.js';
 import { planFor } from './plan.js';
 import {
+  type OutputFolding,
   type OutputRepair,
   QualityError,
   type Quantized,
@@ -125,11 +126,13 @@ interface RepairWork {
 /** Raises tensors of a model. */
 class Repair {
   readonly #work: RepairWork;
+  #choices: PlanChoices;
   readonly #steps: RepairStep[] = [];
   #runs = 0;
 
   constructor(work: RepairWork) {
     this.#work = work;
+    this.#choices = work.choices;
   }
 
   /** Rules of the present types, with some tensors a type higher. */
@@ -138,13 +141,13 @@ class Repair {
       const at = tensor.at + (raised.has(tensor) ? 1 : 0);
       return at === 0 ? [] : [[tensor.name, (tensor.rungs[at] as Rung).to] as const];
     });
-    return [...(this.#work.choices.rules ?? []), ...rulesFor(named)];
+    return [...(this.#choices.rules ?? []), ...rulesFor(named)];
   }
 
   /** Makes a result in memory, with some tensors a type higher, and runs it. @param only the only backend to run it on */
   async #try(raised: readonly Raisable[], only?: JudgedOutput['backend']): Promise<Tried> {
     const { output: _, minSqnrDb: __, overwrite: ___, ...work } = this.#work.options;
-    const choices = { ...this.#work.choices, rules: this.#rules(new Set(raised)) };
+    const choices = { ...this.#choices, rules: this.#rules(new Set(raised)) };
     const made = await quantizeOpen(this.#work.opened, choices, work);
     const files = await Promise.all(
       (made.memory ?? []).map(async (sink, i) => new File([await sink.blob()], made.files[i]?.name ?? '')),
@@ -245,11 +248,27 @@ class Repair {
     };
   }
 
+  /** Folds norms, if that brings the worst output closer. */
+  async fold(
+    norms: readonly FoldedNorm[],
+  ): Promise<{ readonly choices: PlanChoices; readonly folding: OutputFolding }> {
+    const withFolds = (foldOutliers: readonly FoldedNorm[]) => ({ ...this.#choices, foldOutliers }) as PlanChoices;
+    this.#choices = withFolds([]);
+    if (norms.length === 0) return { choices: this.#choices, folding: { norms } };
+    const before = await this.#try([]);
+    this.#choices = withFolds(norms);
+    const after = await this.#try([]);
+    const isCloser = after.loss < before.loss;
+    if (!isCloser) this.#choices = withFolds([]);
+    const judged = { before: before.worst, after: after.worst };
+    return { choices: this.#choices, folding: { norms: isCloser ? norms : [], judged } };
+  }
+
   /** Raises tensors until the bound holds. @throws QualityError */
   async run(): Promise<{ readonly choices: PlanChoices; readonly repair: OutputRepair }> {
     let now = await this.#try([]);
     let [best, bestReport] = [now, this.#report(now)];
-    const settled = () => ({ ...this.#work.choices, rules: this.#rules(new Set()) });
+    const settled = () => ({ ...this.#choices, rules: this.#rules(new Set()) });
     for (let round = 0; !holdsBound(this.#work.bound, now.judged); round++) {
       const open = this.#work.tensors.filter(({ at, rungs }) => at + 1 < rungs.length);
       if (open.length === 0) throw this.#missed(best, bestReport);
@@ -288,18 +307,24 @@ class Repair {
   }
 }
 
-/** Finds types of tensors with which outputs hold a bound. @throws QualityError; RangeError for formats that cannot be run */
+/** True if the norms to fold are to be found. */
+export const findsFolds = (choices: object) => (choices as { readonly foldOutliers?: unknown }).foldOutliers === true;
+
+/**
+ * Finds norms to fold, and types of tensors with which outputs hold a bound, if one is given.
+ * @throws QualityError; RangeError for formats that cannot be run
+ */
 export async function repairOpen(
   opened: Opened,
   choices: PlanChoices,
   options: ResultOptions,
-  bound: OutputBound,
-): Promise<{ readonly choices: PlanChoices; readonly repair: OutputRepair }> {
+): Promise<{ readonly choices: PlanChoices; readonly repair?: OutputRepair; readonly folding?: OutputFolding }> {
   const { signal, run = {}, minOutput } = options;
   const { format, model, readOptionFile } = opened;
   if (format.judge === undefined || makerOf(format, choices.to)?.format !== format) {
     const labels = formats.flatMap(({ judge, label }) => (judge === undefined ? [] : [label]));
-    throw rangeError('minOutput', { kind: 'onlyFor', files: `${labels.join(' and ')} files` }, minOutput);
+    const option = minOutput === undefined ? 'foldOutliers' : 'minOutput';
+    throw rangeError(option, { kind: 'onlyFor', files: `${labels.join(' and ')} files` }, minOutput);
   }
   const waiting = waitingFor(signal);
   try {
@@ -312,14 +337,12 @@ export async function repairOpen(
     const isGiven = (choices as { readonly ranges?: unknown }).ranges !== undefined;
     const ranges = isGiven ? undefined : await judge.ranges?.(choices.to);
     const all = ranges === undefined ? choices : { ...choices, ranges: rangesFile(ranges, 1) };
-    return await new Repair({
-      opened,
-      choices: all,
-      options,
-      judge,
-      bound,
-      tensors: await raisablesOf(opened, all),
-    }).run();
+    const hasBound = minOutput !== undefined;
+    const bound = hasBound ? outputBoundOf(minOutput) : ({ kind: 'sqnrDb', least: -Infinity } as const);
+    const tensors = hasBound ? await raisablesOf(opened, all) : [];
+    const repair = new Repair({ opened, choices: all, options, judge, bound, tensors });
+    const folded = findsFolds(all) ? await repair.fold((await judge.folds?.()) ?? []) : { choices: all };
+    return hasBound ? { ...folded, ...(await repair.run()) } : folded;
   } finally {
     waiting.end();
   }

@@ -355,12 +355,27 @@ export interface JudgedOutput {
   readonly failure?: string | undefined;
 }
 
+/** A norm whose channels are divided by powers of two, by which the weights behind it are multiplied. */
+export interface FoldedNorm {
+  /** Name of the value that it gives. */
+  readonly value: string;
+  /** For each channel, the exponent of its power of two, from -24 to 24. */
+  readonly exponents: readonly number[];
+  /** The least and the largest element of the value after that, which `int8-static` takes as its range. */
+  readonly range: readonly [least: number, largest: number];
+}
+
 /** Judges results against the outputs of the original, which it has kept. */
 export interface OutputJudge<Model> {
   /** Runs a result. @param only the name of the only backend to run it on. @throws errors of backends; the reason of the signal */
   judge(made: Model, only?: BackendName): Promise<readonly JudgedOutput[]>;
   /** Ranges of activations of the original; undefined if the target holds all of them. */
   ranges?(to: string): Promise<ActivationRanges | undefined>;
+  /**
+   * Norms that may be folded, by every other sample. From then on, results are judged by the other samples.
+   * @throws RangeError without two samples
+   */
+  folds?(): Promise<readonly FoldedNorm[]>;
 }
 
 // -------------------------------------------------------------------------------------------------------------------- calibration

@@ -18,6 +18,7 @@ import {
   type StatisticsOptions,
   statisticsFile,
 } from '../options.js';
+import type { FoldedNorm } from '../run.js';
 import { configOption } from '../safetensors/options.js';
 import { hasStatisticsFile } from '../statistics.js';
 import { transformersSidecar } from './config.js';
@@ -31,6 +32,9 @@ import {
   optionsOf,
   targets,
 } from './targets.js';
+
+/** Largest exponent of a factor of a folded channel: those of trained models differ by less. */
+export const mostExponent = 24;
 
 /** Operators in graphs of decoders. */
 export type OnnxProfile = 'plain' | 'fused';
@@ -100,6 +104,32 @@ const entries = {
     value: 'TYPE',
     about: 'fp16, q4f16, q2f16: type of the caches of language models (default float32)',
   }),
+  /**
+   * ONNX, q8, int8, uint8 and int8-static: true moves the scale of large channels from norms into the weights behind them, where the outputs
+   * of the model get closer to the original. Activations have one scale for all channels, so that a few large ones cost the others their
+   * precision. It needs `run.samples`: every other sample gives the factors, and the others judge two results, without and with them. The
+   * factors are powers of two, so that floats compute the same. Norms are folded whose output products with weights of their own alone read.
+   * `report.folding` has them; its `norms` in place of true make the same result without running it.
+   * @defaultValue false
+   */
+  foldOutliers: amended(
+    option<boolean | readonly FoldedNorm[]>(
+      (value, name) => {
+        const isFold = ({ value, exponents, range }: Partial<FoldedNorm>) =>
+          typeof value === 'string' &&
+          Array.isArray(exponents) &&
+          exponents.every((one) => Number.isInteger(one) && Math.abs(one) <= mostExponent) &&
+          Array.isArray(range) &&
+          range.length === 2 &&
+          range.every(Number.isFinite);
+        const isList = Array.isArray(value) && value.every((one) => isFold(one ?? {}));
+        if (typeof value !== 'boolean' && !isList)
+          throw typeError(name, ofType('boolean', 'list of folded norms'), value);
+      },
+      { name: 'fold-outliers', about: 'q8, int8, uint8, int8-static: move large channels from norms into weights' },
+    ),
+    { off: false, excludedBy: [{ option: 'importance' }, { option: 'moments' }] },
+  ),
   ...nonFiniteEntry,
   /**
    * ONNX: true puts weights into a second file, named after the output with `_data` appended. transformers.js then needs

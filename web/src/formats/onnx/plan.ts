@@ -10,6 +10,7 @@ import type { OnnxModel } from './file/model.js';
 import { holdsMasks } from './graph/beyond-half.js';
 import { isPast } from './graph/caches.js';
 import { readConstants } from './graph/constants.js';
+import { withFolds } from './graph/outliers.js';
 import { readingOf } from './graph/readers.js';
 import { hasConfig, isWithoutRange, onnxNotes } from './notes.js';
 import type { OnnxChoices } from './options.js';
@@ -29,13 +30,15 @@ const parameterReaders =
  * @param weightNames finds further names that statistics may have for weights
  */
 export async function planWithFiles(
-  model: OnnxModel,
+  opened: OnnxModel,
   choices: OnnxChoices,
   partsOf: PartsOf,
   output: string | undefined,
   readOptionFile: ReadOptionFile,
   weightNames?: () => Promise<WeightNames | undefined>,
 ): Promise<FilePlan> {
+  const folds = typeof choices.foldOutliers === 'object' ? choices.foldOutliers : [];
+  const model = folds.length === 0 ? opened : withFolds(opened, folds);
   // float16 and the biases of static quantization depend on magnitudes.
   const wanted = [choices.to, ...(choices.rules ?? []).map(({ to }) => to)];
   const asked = targets.filter(({ name }) => wanted.includes(name));
@@ -45,7 +48,9 @@ export async function planWithFiles(
   // transformers.js 3 reads the type of caches from config.json.
   const hasCaches = isHalf && model.proto.graph.inputs.some(isPast);
   const config = choices.config ?? (hasCaches ? await jsonBeside(model, 'config.json') : undefined);
-  const statistics = await readStatistics(choices, readOptionFile);
+  const read = await readStatistics(choices, readOptionFile);
+  const folded = folds.map(({ value, range }) => [value, range] as const);
+  const statistics = read.ranges === undefined ? read : { ...read, ranges: new Map([...read.ranges, ...folded]) };
   const names = statistics.importance === undefined ? undefined : await weightNames?.();
   return planOnnx(model, { ...choices, config }, partsOf, { output, statistics, names, constants });
 }

@@ -202,6 +202,7 @@ export const targets: readonly TargetInfo[] = Object.entries(rows).map(([name, r
     ...(ranges === undefined && codec !== 'matmul-bnb4' ? [] : statisticsNames),
     ...(kind === 'integers' ? ['perTensor', 'reduceRange'] : []),
     ...(kind === 'static' || half === true ? ['ranges'] : []),
+    ...(kind === 'integers' || kind === 'static' ? ['foldOutliers'] : []),
     ...(half === true ? ['kvCache'] : []),
     ...(kind === 'restored' && blockSize === undefined ? ['dequantize'] : []),
     ...(blockSize === undefined ? [] : ['blockSize']),
@@ -263,9 +264,10 @@ export function folderFacts(to: string): FolderFacts | undefined {
   return { target: name as OnnxTarget, stem: `model_${ending}`, dtype: name === 'q8-blocks' ? 'fp32' : name };
 }
 
-/** Targets of folders. They have the options of the files that they make, and take quantized models. */
+/** Targets of folders. They have the options of the files that they make, unless these run the model, and take quantized models. */
 export const folderTargets: readonly Target[] = Object.entries(dtypes).map(([name, about]) => {
-  const options = name === 'fp32' ? ['nonFinite', 'externalData'] : targetNamed(name).options;
+  const all = name === 'fp32' ? ['nonFinite', 'externalData'] : targetNamed(name).options;
+  const options = all.filter((option) => option !== 'foldOutliers');
   return {
     name: `onnx:${name}`,
     about: `for transformers.js: ${about}`,

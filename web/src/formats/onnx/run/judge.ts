@@ -1,6 +1,7 @@
 /** Judges results by their outputs: runs the original once, and each result on the backends. */
-import { ScalepointError } from '../../../core/errors.js';
+import { rangeError, ScalepointError } from '../../../core/errors.js';
 import type { JudgeContext } from '../../format.js';
+import { isHeldBack, mostShare } from '../../held-back.js';
 import type {
   BackendJob,
   BackendName,
@@ -14,6 +15,7 @@ import type { OnnxModel } from '../file/model.js';
 import { targetNamed } from '../targets.js';
 import { backendIn, listening } from './execute.js';
 import { hasFloat16, measureRanges, overflowsIn, tooLarge } from './float-ranges.js';
+import { measureFolds } from './folds.js';
 import { feedsOf, inTypesOf, runSample } from './inputs.js';
 import { runnableOf } from './runnable.js';
 import { loadRuntime, plainValues, runSession, withSession } from './runtime.js';
@@ -113,6 +115,7 @@ export async function judgeOf(
     return measured;
   };
   const places = backends.map((one) => backendIn(runtime, one));
+  let kept: readonly Expected[] = expected;
   return {
     async judge(made, only) {
       const judged: JudgedOutput[] = [];
@@ -128,7 +131,7 @@ export async function judgeOf(
         return chosen.map(({ name }) => ({ ...failedAs(name, '', text), overflows }));
       }
       for (const place of places) {
-        if (only === undefined || place.name === only) judged.push(...(await judgeOn(place, made, expected, signal)));
+        if (only === undefined || place.name === only) judged.push(...(await judgeOn(place, made, kept, signal)));
       }
       return judged;
     },
@@ -137,6 +140,15 @@ export async function judgeOf(
       if (targetNamed(to).half !== true) return undefined;
       const ranges = await rangesOf();
       return tooLarge(original, ranges).size === 0 ? undefined : ranges;
+    },
+
+    async folds() {
+      const isJudged = (_: Expected, i: number) => isHeldBack(i, mostShare);
+      if (samples === undefined || expected.length < 2)
+        throw rangeError('run.samples', { kind: 'number', min: 2, unit: 'samples' }, expected.length);
+      kept = expected.filter(isJudged);
+      const feeds = expected.filter((one, i) => !isJudged(one, i)).map((one) => one.feeds);
+      return measureFolds(runtime, original, runnable, feeds);
     },
   };
 }

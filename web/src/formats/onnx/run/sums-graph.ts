@@ -98,10 +98,11 @@ export class SumsGraph {
     return this.#constant(int64, [values.length], values);
   }
 
-  /** Sums over an axis, which goes away. */
-  #reduce(graph: OnnxGraph, from: string, axis: number): string {
-    if (this.#opset < 13) return this.#node(graph, 'ReduceSum', [from], { axes: [axis], keepdims: 0 });
-    return this.#node(graph, 'ReduceSum', [from, this.#integers(axis)], { keepdims: 0 });
+  /** Reduces an axis, which goes away: sums by default. */
+  #reduce(graph: OnnxGraph, from: string, axis: number, operator = 'ReduceSum'): string {
+    const isAttribute = this.#opset < (operator === 'ReduceSum' ? 13 : 18);
+    if (isAttribute) return this.#node(graph, operator, [from], { axes: [axis], keepdims: 0 });
+    return this.#node(graph, operator, [from, this.#integers(axis)], { keepdims: 0 });
   }
 
   /** Makes a value an output of a graph. */
@@ -250,6 +251,22 @@ export class SumsGraph {
     );
     const all = this.#node(graph, 'Concat', ends, { axis: 0 });
     this.#output(graph, all, float, [ends.length]);
+    return all;
+  }
+
+  /**
+   * Adds the least and the largest element of each column of a value of the main graph, as one output: the least ones, then the largest ones.
+   * Returns the name of it.
+   * @param along the dimension of the columns of a matrix; undefined for the last one of any value
+   */
+  addColumnRanges(name: string, columns: number, along?: 0 | 1): string {
+    const graph = this.#main;
+    this.#want(graph, name);
+    const turned = along === 0 ? this.#node(graph, 'Transpose', [name], { perm: [1, 0] }) : name;
+    const rows = this.#node(graph, 'Reshape', [turned, this.#integers(-1, columns)]);
+    const ends = ['ReduceMin', 'ReduceMax'].map((operator) => this.#reduce(graph, rows, 0, operator));
+    const all = this.#node(graph, 'Concat', ends, { axis: 0 });
+    this.#output(graph, all, float, [2 * columns]);
     return all;
   }
 

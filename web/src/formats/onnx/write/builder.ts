@@ -142,7 +142,7 @@ export class Builder {
     const bytes = { tensor: index, role: 'data', size: source.bytes };
     const isShape = source.dtype === 'I64' || node?.attributes.has('value_floats');
     const external = isShape ? undefined : this.#outside(graph, bytes);
-    if (external === undefined && tensor.data.kind !== 'external') return;
+    if (external === undefined && tensor.data.kind !== 'external' && !isMade) return;
     // Replace the data by other fields.
     const { raw, external: entries, location, floats, int32s, doubles, uint64s } = tensorField;
     const data: readonly number[] = [raw, entries, location, floats, int32s, doubles, uint64s];
