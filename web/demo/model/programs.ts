@@ -84,7 +84,7 @@ const placed = (targets: readonly PlannedTarget[], preset: Preset, at: number) =
   targets.find((target) => target.preset === preset) ?? targets[Math.floor(at * (targets.length - 1))];
 
 /**
- * Two or three targets with a reason each, the largest first: the largest one that fits, the balanced one and the smallest one.
+ * Two or three targets with a reason each, the smallest first, as presets are: the smallest, the balanced and the largest one that fits.
  * @param memory bytes of the device; undefined if nothing is known about it
  */
 export function recommend(planned: readonly PlannedTarget[], memory: number | undefined): readonly Recommendation[] {
@@ -101,7 +101,8 @@ export function recommend(planned: readonly PlannedTarget[], memory: number | un
   }
   const found: Recommendation[] = [];
   const add = (target: PlannedTarget | undefined, title: string, reason: string) => {
-    if (target === undefined || !fits(target) || found.some(({ name }) => name === target.name)) return;
+    if (target === undefined || !fits(target) || found.some(({ bytesAfter }) => bytesAfter === target.bytesAfter))
+      return;
     found.push({ ...target, title, reason });
   };
   add(placed(all, 'balanced', 0.5), 'Balanced', 'The usual balance of size and closeness.');
@@ -114,5 +115,5 @@ export function recommend(planned: readonly PlannedTarget[], memory: number | un
       `The closest to the original that leaves a quarter of ${formatBytes(memory)} free.`,
     );
   add(placed(all, 'small', 0), 'Small', 'Farther from the original: compare its outputs before you use it.');
-  return found.sort((a, b) => b.bytesAfter - a.bytesAfter);
+  return found.sort((a, b) => a.bytesAfter - b.bytesAfter);
 }

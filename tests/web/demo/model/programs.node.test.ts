@@ -54,17 +54,20 @@ describe('recommendations', () => {
   ];
   const names = (memory?: number) => recommend(planned, memory).map(({ name, title }) => `${title}: ${name}`);
 
-  it('are the largest that fits, the balanced and the smallest type', () => {
-    expect(names()).toEqual(['Largest: Q8_0', 'Balanced: Q4_K_M', 'Small: Q2_K']);
-    expect(names(16e9)).toEqual(['Largest that fits: Q8_0', 'Balanced: Q4_K_M', 'Small: Q2_K']);
-    expect(names(8e9)).toEqual(['Largest that fits: Q6_K', 'Balanced: Q4_K_M', 'Small: Q2_K']);
+  it('are the smallest, the balanced and the largest type that fits', () => {
+    expect(names()).toEqual(['Small: Q2_K', 'Balanced: Q4_K_M', 'Largest: Q8_0']);
+    expect(names(16e9)).toEqual(['Small: Q2_K', 'Balanced: Q4_K_M', 'Largest that fits: Q8_0']);
+    expect(names(8e9)).toEqual(['Small: Q2_K', 'Balanced: Q4_K_M', 'Largest that fits: Q6_K']);
     // Where the balanced one is the largest, it is named once.
-    expect(names(6e9)).toEqual(['Balanced: Q4_K_M', 'Small: Q2_K']);
+    expect(names(6e9)).toEqual(['Small: Q2_K', 'Balanced: Q4_K_M']);
     expect(names(4e9)).toEqual(['Largest that fits: Q2_K']);
     expect(names(2e9)).toEqual(['Smallest: Q2_K']);
     expect(recommend(planned, 2e9)[0]?.reason).toBe(
       `Does not leave a quarter of ${formatBytes(2e9)} free. No usual type is smaller.`,
     );
+    // Of two types of one size the usual one is enough.
+    const alike = planned.slice(1, 3).map((one) => ({ ...one, bytesAfter: 4e9 }));
+    expect(recommend(alike, undefined).map(({ name }) => name)).toEqual(['Q4_K_M']);
     // What changes nothing, or is not smaller, is no recommendation.
     for (const change of [{ converted: 0 }, { bytesBefore: 2e9 }]) {
       expect(
