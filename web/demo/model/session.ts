@@ -4,7 +4,7 @@ import { outputsKind, type Preset, presets } from '../../src/tooling.js';
 import { callWorker } from '../shared/calls.js';
 import { type ModelFile, mainFile, nameInFolder } from '../shared/files.js';
 import { formatMany } from '../shared/format.js';
-import { askToRead, filesBehind, type KeptModel, keepModel, keptModels, mayRead } from '../shared/kept.js';
+import { askToRead, filesOf, type KeptModel, keepModel, keptModels, mayRead } from '../shared/kept.js';
 import { announce } from '../shared/live.js';
 import { inputOf } from '../shared/page-files.js';
 import { failureText, type PageProblem, type ProblemAction, sentence } from '../shared/problems.js';
@@ -108,7 +108,15 @@ export class ModelSession {
 
   /** Opens something that was open before. Call it on a click, since the browser may ask. */
   async reopen(kept: KeptModel): Promise<void> {
-    if (await askToRead(kept)) await this.open(await filesBehind(kept.handles));
+    if (await askToRead(kept)) await this.#openAgain(kept);
+  }
+
+  /** Fetches or reads what was open before, and opens it. @param hash its settings @param request the one that it is part of */
+  async #openAgain(kept: KeptModel, hash?: string, request = ++this.#request): Promise<void> {
+    const files = await filesOf(kept).catch((error: unknown) => explain(error));
+    if (request !== this.#request) return;
+    if ('title' in files) this.#store.set({ problem: files });
+    else await this.open(files, hash === undefined ? undefined : { id: kept.id, hash });
   }
 
   /** Lists what can be opened again, below the place for files. */
@@ -122,10 +130,7 @@ export class ModelSession {
     const request = ++this.#request;
     const kept = (await keptModels()).find((one) => one.id === id);
     if (kept === undefined) return;
-    const open = async () => {
-      const files = await filesBehind(kept.handles);
-      if (request === this.#request) await this.open(files, { id, hash });
-    };
+    const open = () => this.#openAgain(kept, hash, request);
     const isFree = await mayRead(kept);
     if (request !== this.#request || this.shown.key >= 0) return;
     if (isFree) return open();

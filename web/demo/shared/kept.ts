@@ -1,13 +1,17 @@
-// Models that were open before, which the browser can open again: their handles are in its database. Nothing else of them is kept.
+// Models that were open before, which the browser can open again: their handles are in its database, or the names of samples. Nothing else
+// of them is kept.
 import { filesIn } from './entries.js';
 import { type Handle, handlesOf, noteHandle } from './handles.js';
 import { remember } from './remember.js';
+import { fetchSample, type SampleName, sampleName } from './sample.js';
 
 /** Something that was opened. */
 export interface KeptModel {
   readonly id: string;
   readonly name: string;
   readonly handles: readonly Handle[];
+  /** The sample of the site that it is. It has no handles. */
+  readonly sample?: SampleName | undefined;
   readonly time: number;
 }
 
@@ -45,15 +49,16 @@ async function areSame(a: readonly Handle[], b: readonly Handle[]): Promise<bool
   return true;
 }
 
-/** Keeps what was opened. Returns its identity, or undefined if the browser gave no handles of it, or has no database. */
+/** Keeps what was opened. Returns its identity, or undefined if it is no sample and the browser gave no handles, or if there is no database. */
 export async function keepModel(name: string, files: readonly File[]): Promise<string | undefined> {
   try {
-    const handles = await handlesOf(files);
-    if (handles === undefined || handles.length === 0) return undefined;
+    const sample = sampleName(files);
+    const handles = sample === undefined ? await handlesOf(files) : [];
+    if (handles === undefined || (handles.length === 0 && sample === undefined)) return undefined;
     const all = await keptModels();
     let id: string = crypto.randomUUID();
-    for (const one of all) if (await areSame(one.handles, handles)) id = one.id;
-    await withTable('readwrite', (table) => table.put({ id, name, handles, time: Date.now() }));
+    for (const one of all) if (one.sample === sample && (await areSame(one.handles, handles))) id = one.id;
+    await withTable('readwrite', (table) => table.put({ id, name, handles, sample, time: Date.now() }));
     const others = all.filter((one) => one.id !== id);
     for (const { id } of others.slice(most - 1)) await withTable('readwrite', (table) => table.delete(id));
     remember('kept', 'yes');
@@ -83,6 +88,10 @@ export async function askToRead({ handles }: KeptModel): Promise<boolean> {
   }
   return true;
 }
+
+/** The files of a kept model. @throws FileError if it is a sample that is not there any more */
+export const filesOf = ({ handles, sample }: KeptModel): Promise<readonly File[]> =>
+  sample === undefined ? filesBehind(handles) : fetchSample(sample);
 
 /** The files behind handles, as if they had been dropped. */
 export async function filesBehind(handles: readonly Handle[]): Promise<readonly File[]> {

@@ -12,13 +12,27 @@ async function fetched(path: string): Promise<File> {
   return new File([await response.arrayBuffer()], path.split('/').at(-1) as string);
 }
 
+/** The sample that each file belongs to, by its name. */
+const names = new WeakMap<File, SampleName>();
+
+/** Name of the sample that files are; undefined if they are none. */
+export function sampleName([file]: readonly File[]): SampleName | undefined {
+  return file && names.get(file);
+}
+
 /** Fetches the sample model, which is served beside the pages. @throws FileError if it is not there */
-export const sampleFile = (): Promise<File> => fetched('digits.safetensors');
+export async function sampleFile(): Promise<File> {
+  const file = await fetched('digits.safetensors');
+  names.set(file, 'digits');
+  return file;
+}
 
 /** The same network as an ONNX model of pictures, and a drawn digit. @throws FileError if the sample is not there */
 export async function pictureSample(): Promise<{ readonly model: File; readonly picture: File }> {
   const [sample, { onnxOfDigits, drawnDigit }] = await Promise.all([sampleFile(), import('./digits-onnx.js')]);
-  return { model: new File([onnxOfDigits(await sample.arrayBuffer())], 'digits.onnx'), picture: await drawnDigit() };
+  const model = new File([onnxOfDigits(await sample.arrayBuffer())], 'digits.onnx');
+  names.set(model, 'picture');
+  return { model, picture: await drawnDigit() };
 }
 
 /** Fetches the folder of the language model of the front page. @throws FileError if it is not there */
@@ -26,6 +40,18 @@ export const storyteller = (): Promise<File[]> =>
   Promise.all(
     ['model.safetensors', 'config.json', 'tokenizer.json', 'tokenizer_config.json'].map(async (name) => {
       const path = `storyteller/${name}`;
-      return withPath(await fetched(path), path);
+      const file = withPath(await fetched(path), path);
+      names.set(file, 'storyteller');
+      return file;
     }),
   );
+
+const samples = {
+  digits: async () => [await sampleFile()],
+  picture: async () => [(await pictureSample()).model],
+  storyteller,
+} as const;
+export type SampleName = keyof typeof samples;
+
+/** Fetches the model of a sample again. @throws FileError if it is not there */
+export const fetchSample = (name: SampleName): Promise<File[]> => samples[name]();

@@ -138,6 +138,15 @@ it('can be installed, and then opens files of the system', async () => {
   await page.reload();
   await expect.poll(() => page.isVisible('#choose')).toBe(true);
   expect(await page.isVisible('#recent')).toBe(false);
+
+  // A sample of the site is fetched again.
+  await page.click('#sample');
+  await page.waitForSelector('#opened:visible');
+  await page.check('input[value="small"]', { force: true });
+  await expect.poll(kept).toBe('string');
+  await page.reload();
+  await expect.poll(name).toBe('digits.safetensors');
+  expect(new URL(page.url()).hash).toBe('#to=int4');
 });
 
 it('opens a dropped folder again after a reload, and says so if it is gone', async () => {
