@@ -54,27 +54,32 @@ const unreadable = (error: unknown) =>
 
 const textAt = async (address: URL) => (await fetch(address)).text();
 
+/** Tokens of the stories by which the storyteller is judged. Those after them are for statistics. */
+const judgedStories = 4096;
+
 /**
  * The ids of a built-in text: a story, or those of the site's storyteller if the tokenizer was made for these. It takes two thirds of the tokens
- * for a character of these, others as many.
+ * for a character of these, others as many. Statistics come from other texts than those by which their results are judged.
  */
-async function builtInIds({ encode }: ModelTokenizer): Promise<readonly number[]> {
+async function builtInIds({ encode }: ModelTokenizer, isForStatistics: boolean): Promise<readonly number[]> {
   const texts = await Promise.all([
     textAt(new URL('./story.txt', import.meta.url)),
     textAt(new URL('./stories.txt', import.meta.url)),
   ]);
-  const idsOfText = texts.map(encode);
-  const [story = 0, told = 0] = idsOfText.map((ids, i) => ids.length / (texts[i] as string).length);
-  return idsOfText[told < 0.8 * story ? 1 : 0] as readonly number[];
+  const [story = [], stories = []] = texts.map(encode);
+  const [one = 0, many = 0] = [story, stories].map((ids, i) => ids.length / (texts[i] as string).length);
+  if (many < 0.8 * one) return isForStatistics ? stories.slice(judgedStories) : stories.slice(0, judgedStories);
+  return isForStatistics ? encode(await textAt(new URL('./calibration.txt', import.meta.url))) : story;
 }
 
-/** Ids of a text's tokens, and the count of all tokens of the vocabulary. */
+/** Ids of a text's tokens, and the count of all tokens of the vocabulary. @param isForStatistics false to judge a result by them */
 export async function idsOf(
   question: TextQuestion,
+  isForStatistics = false,
 ): Promise<{ readonly ids: Uint32Array<ArrayBuffer>; readonly vocabulary: number }> {
   const { text, tokens } = question;
   const tokenizer = await tokenizerFor(question);
-  const found = text === undefined ? await builtInIds(tokenizer) : tokenizer.encode(await text.text());
+  const found = text === undefined ? await builtInIds(tokenizer, isForStatistics) : tokenizer.encode(await text.text());
   const ids = Uint32Array.from(found);
   if (ids.length < 8) throw new Error(`the text has ${ids.length} of the 8 tokens that are needed at least`);
   return { ids: ids.subarray(0, tokens).slice(), vocabulary: tokenizer.vocabulary };

@@ -29,8 +29,8 @@ const hasTokenizer = ({ files }: ModelFile) => files.some(({ name }) => name ===
 function wordsOf(statistics: ChosenStatistics | undefined, canMake: boolean): string {
   if (statistics === undefined) {
     return canMake
-      ? 'Columns that the model uses more get smaller errors. Choose an importance matrix or moments, or make them here: the model reads a built-in story.'
-      : 'Columns that the model uses more get smaller errors. Choose an importance matrix of llama.cpp, or moments of scalepoint calibrate.';
+      ? 'The columns of the weights that a text uses most get smaller errors (importance matrix), or make up for errors of those before them (moments, GPTQ). Choose a file, or make one here: the model reads a built-in text. Outputs are compared on another one.'
+      : 'The columns of the weights that a text uses most get smaller errors. Choose an importance matrix of llama.cpp, or moments of “scalepoint calibrate”.';
   }
   const { file, method } = statistics;
   const what = method === 'gptq' ? 'GPTQ with the moments in' : 'Columns are weighted by';
