@@ -79,7 +79,12 @@ export function saveView(state: OpenState, session: ModelSession, runner: Runner
   const works = isSaving(run);
   const isIdle = totals !== undefined && totals.quantized + totals.cast === 0;
   const quantized = works || run.kind === 'saved' ? undefined : findQuantized(model, plan, offers, isQuantized);
-  const idleText = quantized === undefined ? 'Nothing to convert with these settings.' : quantizedText(quantized);
+  // Layers of other kinds than linear ones have codes only if that is asked for.
+  const hasOthers = quantized === undefined && isIdle && plan?.notes.some(({ kind }) => kind === 'leftLayers') === true;
+  const idleText =
+    quantized === undefined
+      ? `Nothing to convert${hasOthers ? ': this type is for linear layers, and this model has others.' : ' with these settings.'}`
+      : quantizedText(quantized);
   const facts = totals && [
     `${formatBytes(totals.bytesBefore)} now`,
     `${totals.ratio.toFixed(2)} × smaller`,
@@ -105,7 +110,8 @@ export function saveView(state: OpenState, session: ModelSession, runner: Runner
       </div>
       <progress id="model-progress" max="1" value=${run.kind === 'running' ? run.bytesDone / Math.max(1, run.bytesTotal) : 0} aria-label="Progress" ?hidden=${!works}></progress>
       <p class="save-status" id="model-status">${quantized !== undefined || (isIdle && !works) ? idleText : runText(state)}</p>
-      <button type="button" id="model-again" data-next="#model-run" ?hidden=${!quantized?.canAgain} @click=${() => session.quantizeAgain()}>Quantize it again</button>
+      <button type="button" id="model-again" data-next="#model-run" ?hidden=${!quantized?.canAgain && !hasOthers}
+        @click=${() => (hasOthers ? session.setWords({ all: true }) : session.quantizeAgain())}>${hasOthers ? 'Convert them as well' : 'Quantize it again'}</button>
       <p class="hint" id="model-expectation">${works || isIdle || run.kind === 'saved' ? '' : expectation(state)}</p>
     </div>`;
 }

@@ -27,7 +27,7 @@ import './bytes.css';
 const kindTitles: Readonly<Record<LayerKind, string>> = {
   embedding: 'Embeddings and output',
   attention: 'Attention',
-  mlp: 'MLP',
+  mlp: 'Feed-forward (MLP)',
   norm: 'Norms',
   other: 'Other',
 };
@@ -148,8 +148,7 @@ const typeNames: Readonly<Record<string, string>> = {
 /** The cause of a reason, after *because*. Other reasons have their own words. */
 function causeOf({ reason, text }: KeptGroup, format: string): string {
   if (reason === 'embedding' || reason === 'lmHead') {
-    const reader = format === 'safetensors' ? 'vLLM reads' : 'its readers take';
-    return ` because ${reader} no codes there`;
+    return ` because ${format === 'safetensors' ? 'vLLM expects' : 'programs expect'} floats there`;
   }
   return text === '' ? '' : ` (${text})`;
 }

@@ -66,26 +66,27 @@ const moduleOf = (name: string) => name.replace(/[._/][^._/]*$/, '');
 /** The slices of a model in the order of its file. Without numbered blocks, each module is a slice. */
 export function slicesOf(tensors: readonly PlannedTensorInfo[]): ByteSlice[] {
   const blocks = tensors.map(({ name }) => blockName.exec(name));
-  const stems = new Set(blocks.flatMap((block) => (block === null ? [] : block[1]?.replace(/\d+$/, ''))));
-  const groups = new Map<string, { label: string; tensors: PlannedTensorInfo[] }>();
-  for (const [i, tensor] of tensors.entries()) {
+  const stems = new Set(blocks.flatMap((block) => block?.[1]?.replace(/\d+$/, '') ?? []));
+  // Names of several stacks differ after their common beginning: `encoder.layers` and `decoder.layers`.
+  const [first = [], ...others] = [...stems].map((stem) => stem.split(/[./]/));
+  const common = first.findIndex((part, i) => others.some((other) => other[i] !== part));
+  const slices = new Map<string, { label: string; kinds: Record<LayerKind, { before: number; after: number }> }>();
+  for (const [i, { name, bytesBefore, bytesAfter }] of tensors.entries()) {
     const [, key, number = ''] = blocks[i] ?? [];
-    const outside = stems.size > 0 ? outsideLabels[layerKind(tensor.name)] : moduleOf(tensor.name);
-    const stem = (stems.size > 1 && key?.split(/[._/]/).find((part) => /[a-z]/i.test(part))) || 'block';
-    const group = groups.get(key ?? ` ${outside}`) ?? {
-      label: key === undefined ? outside : `${stem} ${number}`,
-      tensors: [],
-    };
-    groups.set(key ?? ` ${outside}`, group);
-    group.tensors.push(tensor);
+    const kind = layerKind(name);
+    const outside = stems.size > 0 ? outsideLabels[kind] : moduleOf(name);
+    const id = key ?? ` ${outside}`;
+    let slice = slices.get(id);
+    if (slice === undefined) {
+      const stem = (stems.size > 1 && key?.split(/[./]/)[common]?.replace(/_?\d+$/, '')) || 'block';
+      const kinds = Object.fromEntries(layerKinds.map((one) => [one, { before: 0, after: 0 }]));
+      slice = { label: key === undefined ? outside : `${stem} ${number}`, kinds } as NonNullable<typeof slice>;
+      slices.set(id, slice);
+    }
+    slice.kinds[kind].before += bytesBefore;
+    slice.kinds[kind].after += bytesAfter;
   }
-  return [...groups.values()].map(({ label, tensors: own }) => {
-    const kinds = layerKinds.map((kind) => {
-      const counts = own.filter(({ name }) => layerKind(name) === kind);
-      return [kind, sumOf(counts.map(({ bytesBefore, bytesAfter }) => ({ before: bytesBefore, after: bytesAfter })))];
-    });
-    return { label, kinds: Object.fromEntries(kinds) as ByteSlice['kinds'] };
-  });
+  return [...slices.values()];
 }
 
 /** At most `most` slices: neighbors are merged, as many together as it takes. */

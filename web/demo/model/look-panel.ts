@@ -95,9 +95,10 @@ function paint(
 }
 
 /** The part of the tensor in the picture, in words. */
-function partText({ rows, columns, of, around, isSampled }: WeightPicture): string {
+function partText({ picture: { rows, columns, of, around, isSampled }, numbers }: LookAnswer): string {
   const size = `${formatCount(rows)} × ${formatCount(columns)}`;
-  if (rows * columns === of[0] * of[1]) return `All ${formatCount(rows * columns)} numbers.`;
+  // The last row of a wrapped vector may be shorter.
+  if (rows * columns === of[0] * of[1]) return `All ${formatCount(numbers)} numbers.`;
   if (!isSampled) return `${size} numbers of ${formatShape(of)}, each of them.`;
   const isWhole = around[0] * around[1] === of[0] * of[1];
   return `${isWhole ? 'The whole tensor' : 'The rows of this part'}: ${size} of ${isWhole ? 'its ' : ''}${formatShape(around)} numbers, evenly spread.`;
@@ -211,7 +212,7 @@ export class LookPanel {
       <div id="look-content">
         <div class="divided-head"><span>Before</span><span id="look-after-name">After: ${name}</span></div>
         <div class="divided covered" id="look-divided" .style=${`--at: ${at}`}>
-          <canvas id="look-weights" role="img" width="1" height="1" aria-label="Weights before and after as ${name}. ${partText(weights)}"
+          <canvas id="look-weights" role="img" width="1" height="1" aria-label="Weights before and after as ${name}. ${partText(answer)}"
             ${picture((canvas: HTMLCanvasElement) => this.#paint(canvas, weights), [answer, this.#divider, this.#side, this.#theme])}></canvas>
           <input type="range" id="look-divider" min="0" max="100" step="1" .value=${live(String(this.#divider))} aria-label="Divider between before and after"
             aria-valuetext="before on the left ${this.#divider} percent" @input=${slide}>
@@ -221,7 +222,7 @@ export class LookPanel {
           <p class="hint"><span class="swatch low" id="look-low"></span>below 0 <span class="swatch zero" id="look-zero"></span>0 <span class="swatch high" id="look-high"></span>above 0</p>
           <fieldset class="segments" id="look-after"><legend class="hidden">After</legend>${radio(0, 'A')}${radio(1, 'B')}</fieldset>
         </div>
-        <p class="hint" id="look-weights-words">${partText(weights)}</p>
+        <p class="hint" id="look-weights-words">${partText(answer)}</p>
         ${this.#kindsView(look, 0, shape)}
         ${side(0, 'a')}
         ${this.#kindsView(look, 1, shape)}

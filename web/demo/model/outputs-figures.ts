@@ -114,7 +114,7 @@ export function basisOf({ judgment }: JudgedType, { text, inputs: file }: Output
     const { tokens, counted, sameTop } = judgment.figures;
     const name = text === undefined ? 'the built-in story' : text.name;
     const error = Math.ceil(sameTop.error * 100);
-    return `Measured at ${formatMany(counted, 'place')} (± ${error} of 100) in ${formatMany(tokens, 'token')} of ${name}. A token is a word or a part of one.`;
+    return `Measured at ${formatMany(counted, 'place')} (± ${error} of 100) in ${formatMany(tokens, 'token')} of ${name}. A token is a word or a part of one; perplexity is the number of tokens that the model hesitates between.`;
   }
   const { inputs, guessedSizes } = judgment.figures;
   const names = inputs.map(
@@ -176,7 +176,7 @@ export function captionOf(isText: boolean, { judged, shown }: JudgeState): strin
     .flatMap((key) => judged.get(key) ?? [])
     .filter(({ judgment }) => heightOf(judgment) === Number.POSITIVE_INFINITY);
   const words = isText
-    ? "How far its predictions are from the original's at each size (KL, in nats). Up is closer."
+    ? "How far its predictions are from the original's at each size: the KL divergence, 0 for the same. Up is closer."
     : 'SQNR of the output that changes most, at each size. Up is closer to the original.';
   return same.length === 0 ? words : `${words} Exactly the same: ${same.map(({ label }) => label).join(', ')}.`;
 }

@@ -26,7 +26,7 @@ export function whyNoOutputs({ model, plan, choice, outputs: kind }: OpenState):
   const { takesTexts, takesArrays, architecture } = kind;
   if (!takesTexts && !takesArrays) {
     if (architecture !== undefined) {
-      return `The outputs of this ${architecture} model cannot be compared here. Those of ${languageArchitectures.join(', ')} can, if they are dense.`;
+      return `The outputs of this ${architecture} model cannot be compared here: that takes an ONNX model, or a dense language model of a known kind such as ${languageArchitectures.slice(0, 3).join(', ')}.`;
     }
     const isLanguage = model.tensors.some(({ name }) => /layers\.\d+\.self_attn\./.test(name));
     return isLanguage

@@ -28,17 +28,17 @@ function pointAt(curve: readonly SizePoint[], bytes: number): Chosen {
   return { bytes, error: lossAt(curve, bytes) ?? curve[0]?.error ?? 0, isExact: false };
 }
 
-/** A divergence. */
-const natsText = (nats: number) => `${Number(nats.toPrecision(2))}\u00a0nats`;
+/** A divergence in nats. */
+const divergenceText = (nats: number) => `KL\u00a0${Number(nats.toPrecision(2))}`;
 
 /** A loss as a mean over the weights, or as an expected divergence. */
 const lossText = ({ error }: SizePoint, { tensors, isDivergence }: Pick<MeasuredSizes, 'tensors' | 'isDivergence'>) =>
-  isDivergence ? natsText(error) : formatDecibels(Number(decibelsOf(error, tensors).toFixed(1)));
+  isDivergence ? divergenceText(error) : formatDecibels(Number(decibelsOf(error, tensors).toFixed(1)));
 
 /** The axis of divergences: the lower ones are above, as far apart as their decibels. */
 const divergences: VerticalAxis = {
   ...decibels,
-  unit: 'nats',
+  unit: 'KL',
   label: (tick) => String(Number((10 ** (-tick / 10)).toPrecision(1))),
 };
 
@@ -117,11 +117,13 @@ function sizesText(sizes: SizeCurve, chosen: Chosen | undefined, state: State): 
       return `Sizes cannot be predicted for this model. ${sentence(sizes.message)}`;
     case 'measured': {
       if (chosen === undefined)
-        return 'Drag the slider. Scalepoint picks a type for each layer so that this size loses least.';
+        return `Drag the slider. Scalepoint picks a type for each layer so that this size loses least.${
+          sizes.isDivergence ? '' : ' Decibels (dB) are weights over their errors: 6 dB more halve the errors.'
+        }`;
       const loss = lossText(chosen, sizes);
       const words = [
         sizes.isDivergence
-          ? `Expected: a divergence of ${loss} from the original model, by the moments.`
+          ? `Expected: ${loss}, the divergence of its predictions from the original's, 0 for the same.`
           : `Predicted: ${loss}, the mean of all weights.`,
       ];
       if (chosen.isExact) {

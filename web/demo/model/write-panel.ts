@@ -100,7 +100,7 @@ export class WritePanel {
     };
     let hint = `Both take the most likely next word each time. That takes ${formatBytes(2 * need)} of memory, and nothing leaves this device.`;
     if (tooLarge) {
-      hint = `This model takes ${formatBytes(need)} as floats, in which it would be computed with, and at most ${formatBytes(mostHeldBytes)} fit into the memory of a page.`;
+      hint = `To write, this model is unpacked to floats. They take ${formatBytes(need)}, and a page has memory for ${formatBytes(mostHeldBytes)}.`;
     } else if (lacksTokenizer)
       hint =
         'This model comes without its tokenizer. Drop the tokenizer.json of the folder that it was made from, too.';

@@ -179,7 +179,7 @@ export function controlsView(
     ${choiceView({ name: 'codes', legend: 'Codes', options: { integers: 'Integers', nf4: 'NF4', float8: 'Float8', blocks: 'Blocks' }, hint: codesHints[codes], ...fieldOf('codes') })}
     ${codes === 'blocks' ? listView({ id: 'block', label: 'Type of block', options: blocks, ...fieldOf('block') }) : nothing}
     <div class="fields" ?hidden=${codes === 'blocks'}>
-      ${choiceView({ name: 'granularity', legend: 'One scale for each', options: { 'per-tensor': 'Tensor', 'per-channel': 'Channel', 'per-group': 'Group' }, ...fieldOf('granularity') })}
+      ${choiceView({ name: 'granularity', legend: 'One scale for each', options: { 'per-tensor': 'Tensor', 'per-channel': 'Channel', 'per-group': 'Group' }, hint: 'The scale is the distance of two levels. A tensor is all of the numbers, a channel a row or a column.', ...fieldOf('granularity') })}
       ${
         granularity === 'per-group'
           ? sliderView({

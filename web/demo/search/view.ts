@@ -90,7 +90,7 @@ function formView({ settings, data }: State, events: SearchEvents): TemplateResu
     })}
     ${choiceView({
       name: 'copies',
-      legend: 'Second score from copies in',
+      legend: 'Copies for scoring again',
       options: { int8: '8 bits', float16: 'float16' },
       chosen: rows,
       isDisabled: factor === 0,
@@ -153,7 +153,7 @@ function resultView(state: State, events: SearchEvents): TemplateResult {
     html`<div><dt>${name}</dt><dd><b id=${id}>${value ?? '–'}</b><span id="${id}-note">${note}</span></dd></div>`;
   return html`<div class="found" id="result" tabindex="-1" aria-busy=${String(waits)}>
     <dl class=${isMeasured ? 'figures' : 'figures waiting'} id="figures">
-      ${figure('recall', 'Recall at 10', lastFigures && formatShare(lastFigures.recall), 'of the 10 true neighbors are found')}
+      ${figure('recall', 'Recall at 10', lastFigures && formatShare(lastFigures.recall), 'of the 10 nearest vectors are found')}
       ${figure('time', 'Time of a query', lastFigures && formatTime(lastFigures.milliseconds), data && `exact, in plain JavaScript: ${formatTime(data.exactMilliseconds)}`)}
       ${figure('memory', 'Memory', lastFigures && formatBytes(lastFigures.bytes), data && `as float32: ${formatBytes(data.count * data.dimension * 4)}`)}
     </dl>
@@ -195,7 +195,7 @@ function ownText({ data, left = 0 }: State): string {
 export const pageView = (state: State, events: SearchEvents): TemplateResult => html`
   <section class="intro" aria-labelledby="headline">
     <h1 id="headline">${`Search ${formatMany(state.data?.count ?? 100_000, 'vector')} in this tab`}</h1>
-    <p class="lede">Embeddings in few bits take little memory and are searched quickly. A second score of the best ones brings back what the codes lose. Move the sliders.</p>
+    <p class="lede">Embeddings are vectors that stand for texts or pictures. In few bits they take little memory and are searched quickly. Scoring the best again, on finer copies, brings back what rounding loses. Move the sliders.</p>
   </section>
   <section class="lab" aria-labelledby="lab-title">
     <h2 class="hidden" id="lab-title">Settings and what they cost</h2>

@@ -66,6 +66,14 @@ it('has a slice for each block, and merges neighbors without losing bytes', () =
   expect(merged[1]?.label).toBe('block 3 to 6');
   expect(sumOf(merged.map(sliceBytes))).toEqual({ before: 4000, after: 1300 });
   expect(kindBytes(merged)).toEqual(kindBytes(slices));
+  // Stacks are told apart by the part of their names that differs.
+  for (const [a, b] of [
+    ['encoder', 'decoder'],
+    ['model.double_blocks', 'model.single_blocks'],
+  ] as const) {
+    const stacks = slicesOf([tensor(`${a}.0.weight`, 4, 1), tensor(`${b}.0.weight`, 4, 1)]);
+    expect(stacks.map(({ label }) => label)).toEqual([a, b].map((name) => `${name.replace('model.', '')} 0`));
+  }
   // Without numbered blocks, modules are slices.
   expect(slicesOf([tensor('fc1.weight', 4, 1), tensor('fc1.bias', 1, 1)]).map(({ label }) => label)).toEqual(['fc1']);
 });
@@ -90,7 +98,7 @@ it('takes the largest saving with one click, and takes it back', async () => {
   await expect
     .poll(words)
     .toMatch(
-      /^262.kB of this is the embedding, kept as float32 because vLLM reads no codes there\. Make it bfloat16: 131.kB less\.$/,
+      /^262.kB of this is the embedding, kept as float32 because vLLM expects floats there\. Make it bfloat16: 131.kB less\.$/,
     );
   const height = () => page.$eval('#more', (node) => node.getBoundingClientRect().top + scrollY);
   const before = await height();
