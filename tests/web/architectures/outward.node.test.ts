@@ -4,8 +4,14 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { inspectModel, type ModelTarget, quantizeModel, readFloats } from '../../../web/src/model.js';
+import { caseOf } from '../support/decoder-cases.js';
+import { dense } from '../support/decoders/dense.js';
+import { mixtures } from '../support/decoders/experts.js';
+import { latentAttention } from '../support/decoders/latent.js';
 import { story, storyFolder } from '../support/divergence.js';
-import { chosen, rejectionOf } from '../support/models.js';
+import { chosen, rejectionOf, safetensors } from '../support/models.js';
+import { weightsOfTable } from '../support/tensor-table.js';
+import { decoderConfig, plainTokenizer } from '../support/tiny-huggingface.js';
 import { ggufFile, tinyLlama } from '../support/tiny-llama.js';
 import { encoderOf, type Json, needTokenizers } from '../support/tokenizers.js';
 
@@ -74,6 +80,31 @@ it.each([
     1,
     ...original.encode(story, { add_special_tokens: false }).ids,
   ]);
+});
+
+it.each([
+  ...[caseOf(mixtures.cases, 'gpt-oss in 16 bits'), caseOf(mixtures.cases, 'Llama 4')],
+  ...[caseOf(latentAttention.cases, 'DeepSeek V3'), caseOf(dense.cases, 'InternLM 2')],
+])('elements that change places come back through a file: $name', async ({ table, layers = 3, hugging, config }) => {
+  const stored = [...weightsOfTable(table, layers)].map(
+    ([name, { shape, values: data }]) => [name, { dtype: 'F32', shape, data }] as const,
+  );
+  const text = (value: object) => new TextEncoder().encode(JSON.stringify(value));
+  const beside = [
+    chosen('config.json', text(decoderConfig(hugging, { num_hidden_layers: layers, ...config }))),
+    chosen('tokenizer.json', text(plainTokenizer())),
+  ];
+  const whole = chosen('model.safetensors', safetensors(Object.fromEntries(stored)));
+  const half = await quantizeModel([whole, ...beside], { to: 'float16', ...work });
+  const folder = [chosen('model.safetensors', await half.bytes()), ...beside];
+  const file = await (await quantizeModel(folder, { to: 'F16', missingBytes: 'keep', ...work })).bytes();
+  // Codes are those of a tensor for each expert.
+  for (const to of ['float16', 'int4'] as const) {
+    const made = await quantizeModel(file, { to, rules: [{ match: /norm|bias|sinks/, to: 'float16' }], ...work });
+    const own = await quantizeModel(folder, { to, ...work });
+    expect(await tensorsOf(await made.bytes()), to).toEqual(await tensorsOf(await own.bytes()));
+    expect(jsonIn(await made.bytes('config.json')).architectures).toEqual([hugging]);
+  }
 });
 
 it('starts from the values of blocks, and describes codes in config.json', async () => {

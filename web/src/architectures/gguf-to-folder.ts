@@ -101,17 +101,23 @@ function tokenizerFiles({ header }: GgufModel): { files: OutputFile[]; notes: No
   };
 }
 
-/** The folders of open files. A plan for a size is made of one file with each type. */
-const known = new WeakMap<OpenModel, Promise<OutwardFolder>>();
+/** The folders of open files, with stacks of experts and without. A plan for a size is made of one file with each type. */
+const known = [
+  new WeakMap<OpenModel, Promise<OutwardFolder>>(),
+  new WeakMap<OpenModel, Promise<OutwardFolder>>(),
+] as const;
 
 /** A file as safetensors, with the files of its folder. @throws ScalepointError `UNKNOWN_FORMAT`, `UNSUPPORTED_DTYPE` */
 export async function convertOutward(
   model: OpenModel,
-  { requantize = false }: Partial<SafetensorsChoices>,
+  { requantize = false, to = 'bfloat16' }: Partial<SafetensorsChoices>,
 ): Promise<Converted> {
   const gguf = model as GgufModel;
-  const folder = known.get(model) ?? outwardFolder(gguf);
-  known.set(model, folder);
+  // Loaders of codes take the experts one by one, and elements of blocks cannot change places.
+  const isApart = targetRows.get(to)?.cast === undefined;
+  const folders = known[isApart ? 1 : 0];
+  const folder = folders.get(model) ?? outwardFolder(gguf, isApart);
+  folders.set(model, folder);
   const { className, config, tensors, names } = await folder;
   const coded = tensors.find(({ form }) => codedLayoutOf(form) !== undefined);
   if (coded !== undefined && !requantize) {

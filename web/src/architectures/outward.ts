@@ -94,6 +94,9 @@ interface Piece {
   readonly at: number;
 }
 
+/** The first element of the folder's tensor that a piece has. */
+const viewStart = ({ recipe }: Piece) => recipe.view?.offset ?? 0;
+
 /** Places of the rows of a folder's tensor. */
 function piecesOf({ name, shape }: FolderTensor, used: readonly Recipe[]): Piece[] {
   const width = shape.length < 2 ? 1 : (shape.at(-1) as number);
@@ -110,42 +113,102 @@ function piecesOf({ name, shape }: FolderTensor, used: readonly Recipe[]): Piece
   });
 }
 
-/** The view of a tensor of the file that turns a recipe's change of places back; undefined without one, and null if none does. */
-function viewBack(
-  { view, permuteHeads }: Recipe,
-  [rows = 1, ...rest]: readonly number[],
-): ElementView | undefined | null {
-  const width = elementsOf(rest);
-  if (permuteHeads !== undefined) {
-    const d = rows / permuteHeads;
-    const dims = [
-      [permuteHeads, d * width],
-      [2, width],
-      [d / 2, 2 * width],
-      [width, 1],
-    ] as const;
-    return { offset: 0, dims };
-  }
-  if (view === undefined) return undefined;
-  // The strides in the result follow from the counts, and its dimensions, in the order of their strides in the folder, give that of the folder.
-  let run = 1;
-  const dims = view.dims
-    .toReversed()
-    .map(([count, stride]) => {
-      const own = { count, stride, to: run };
-      run *= count;
-      return own;
-    })
-    .filter(({ count }) => count > 1)
-    .sort((a, b) => b.stride - a.stride);
+/** A dimension of a view: its count, the elements from one to the next in the folder's tensor, and those in the file's. */
+interface Turn {
+  readonly count: number;
+  readonly stride: number;
+  readonly to: number;
+}
+
+/** The dimensions of a view, which are the outermost first. Strides in its result follow from the counts. */
+function turnsOf(dims: ElementView['dims']): Turn[] {
+  let to = 1;
+  const turns = dims.toReversed().map(([count, stride]): Turn => {
+    const one = { count, stride, to };
+    to *= count;
+    return one;
+  });
+  return turns.reverse();
+}
+
+/** The view that gives elements in the order of the folder; undefined if these are not all of so many that follow each other there. */
+function viewBack(turns: readonly Turn[], elements: number): ElementView | undefined {
+  const dims = turns.filter(({ count }) => count > 1).sort((a, b) => b.stride - a.stride);
   let next = 1;
   const isWhole = dims.toReversed().every(({ count, stride }) => {
     const follows = stride === next;
     next *= count;
     return follows;
   });
-  if (view.offset !== 0 || !isWhole || next !== rows * width) return null;
-  return { offset: 0, dims: dims.map(({ count, to }) => [count, to] as const) };
+  return isWhole && next === elements
+    ? { offset: 0, dims: dims.map(({ count, to }) => [count, to] as const) }
+    : undefined;
+}
+
+/** The dimensions that move heads of rows to Llama's rotary layout. */
+function headTurns(heads: number, [rows = 1, ...rest]: readonly number[]): ElementView['dims'] {
+  const [d, width] = [rows / heads, elementsOf(rest)];
+  return [
+    [heads, d * width],
+    [d / 2, width],
+    [2, (d / 2) * width],
+    [width, 1],
+  ];
+}
+
+type Stored = LogicalTensor['parts'][number];
+
+/** Elements of a stored tensor from one on, as a part of a tensor of the folder. */
+function stretchOf({ role, tensor }: Stored, at: number, shape: readonly number[]): Stored {
+  const [begin, bytes] = [at, elementsOf(shape)].map((n) => bytesOfElements(tensor.dtype, n)) as [number, number];
+  return { role, tensor: { ...tensor, shape, bytes, byteOffset: tensor.byteOffset + begin } };
+}
+
+/**
+ * The assembly of a tensor of which several tensors of the file have elements between those of the others: of two in turns, such as gates and
+ * ups, or of all in runs, one after the other.
+ * @returns undefined if they do not make it up
+ */
+function assembled(
+  pieces: readonly Piece[],
+  stored: readonly Stored[],
+  shape: readonly number[],
+): Pick<LogicalTensor, 'parts' | 'gathered'> | undefined {
+  const elements = elementsOf(shape);
+  const width = shape.at(-1) as number;
+  const views = pieces.map(({ recipe }) => recipe.view);
+  const [first, second] = views;
+  const [one, two] = stored as [Stored, Stored];
+  const isPair = stored.length === 2 && JSON.stringify(first?.dims) === JSON.stringify(second?.dims);
+  if (isPair && first?.offset === 0 && second !== undefined && one.tensor.file === two.tensor.file) {
+    // A view goes from the one to the other, and back.
+    const to = (two.tensor.byteOffset - one.tensor.byteOffset) / bytesOfElements(one.tensor.dtype, 1);
+    const view = viewBack([{ count: 2, stride: second.offset, to }, ...turnsOf(first.dims)], elements);
+    const bytes = one.tensor.bytes + two.tensor.bytes;
+    if (view !== undefined) return { parts: [{ ...one, tensor: { ...one.tensor, bytes } }], gathered: { width, view } };
+  }
+  const runs = pieces.flatMap(({ first, rows, at, recipe: { view } }, i) => {
+    const whole = { at: first * width, from: at, taken: rows * width, view: undefined as ElementView | undefined };
+    if (view === undefined) return [{ ...whole, part: stored[i] as Stored }];
+    const [[blocks, block] = [0, 0], ...inner] = view.dims;
+    const taken = inner.reduce((product, [n]) => product * n, 1);
+    const back = viewBack(turnsOf(inner), taken);
+    if (back === undefined) return [];
+    return Array.from({ length: blocks }, (_, n) => {
+      return { at: view.offset + n * block, from: n * taken, taken, view: back, part: stored[i] as Stored };
+    });
+  });
+  runs.sort((a, b) => a.at - b.at);
+  let end = 0;
+  for (const { at, taken } of runs) {
+    if (at !== end || taken % width !== 0) return undefined;
+    end += taken;
+  }
+  if (end !== elements) return undefined;
+  return {
+    parts: runs.map(({ part, from, taken }) => stretchOf(part, from, [taken / width, width])),
+    gathered: { width, views: runs.map(({ view, taken }) => view ?? { offset: 0, dims: [[taken, 1]] }) },
+  };
 }
 
 /** A tensor of the folder, made of those that it becomes. */
@@ -158,17 +221,7 @@ function turnedBack(
   const cannot = (reason: string) =>
     refuse(`tensor ${quoted(used[0]?.name ?? name)}: ${reason}, so that ${name} cannot be made of it`, used[0]?.name);
   const width = shape.length < 2 ? 1 : (shape.at(-1) as number);
-  const pieces = piecesOf(folder, used).sort((a, b) => a.first - b.first);
-  if (pieces.length > 1 && pieces.some((piece) => piece.recipe.view !== undefined))
-    cannot('its elements lie between those of others');
-  let end = 0;
-  for (const { first, rows } of pieces) {
-    if (first !== end) cannot('it has only some of the rows, or some of them twice');
-    end = first + rows;
-  }
-  if (end * width !== elementsOf(shape)) cannot('it has only some of the rows');
-  if (pieces.length > 1 && pieces.some((piece) => piece.recipe.permuteHeads !== undefined))
-    cannot('its rows are some of it, in another order');
+  const pieces = piecesOf(folder, used).sort((a, b) => a.first - b.first || viewStart(a) - viewStart(b));
   const [{ recipe }] = pieces as [Piece];
   const { negativeExp, rowFactors, factor = 1, add } = recipe;
   if (negativeExp === true) cannot('it holds -exp(x) in place of each x, which is rounded');
@@ -179,30 +232,43 @@ function turnedBack(
   const { type, form } = first;
   const other = sources.find((source) => source.type !== type);
   if (other !== undefined) cannot(`${other.name} is ${other.type} and ${first.name} ${type}`);
-  const isSingle = pieces.length === 1;
-  const view = isSingle ? (viewBack(recipe, shape) ?? undefined) : undefined;
-  if (isSingle && viewBack(recipe, shape) === null) cannot('its elements lie between those of others');
-  const isWhole = isSingle && elementsOf(first.shape) === elementsOf(shape) && view === undefined;
   const changes = { ...(add === undefined ? {} : { add: -add }), ...(factor === 1 ? {} : { factor: 1 / factor }) };
   const changed = Object.keys(changes).length === 0 ? form : ({ ...form, ...changes } as CastForm);
   if (changed !== form && form.codec !== 'cast') cannot(`it is ${type}, and its elements are changed`);
   const made = { name, shape, type, form: changed, isRenamed: true };
+  const stored = sources.map((source) => source.parts[0] as Stored);
+  const isBlocks = isBlockType(type);
+  if (pieces.length > 1 && pieces.some((piece) => piece.recipe.view !== undefined)) {
+    if (isBlocks) cannot(`it is ${type}, whose blocks cannot be taken apart or change places`);
+    const found = assembled(pieces, stored, shape);
+    return found === undefined ? cannot('its elements lie between those of others') : { ...made, ...found };
+  }
+  let end = 0;
+  for (const { first, rows } of pieces) {
+    if (first !== end) cannot('it has only some of the rows, or some of them twice');
+    end = first + rows;
+  }
+  if (end * width !== elementsOf(shape)) cannot('it has only some of the rows');
+  if (pieces.length > 1 && pieces.some((piece) => piece.recipe.permuteHeads !== undefined))
+    cannot('its rows are some of it, in another order');
+  const isSingle = pieces.length === 1;
+  const { permuteHeads, view: own } = recipe;
+  const moved = permuteHeads === undefined ? own?.dims : headTurns(permuteHeads, shape);
+  const view = isSingle && moved !== undefined ? viewBack(turnsOf(moved), elementsOf(shape)) : undefined;
+  if (isSingle && moved !== undefined && (view === undefined || own?.offset))
+    cannot('its elements lie between those of others');
+  const isWhole = isSingle && elementsOf(first.shape) === elementsOf(shape) && view === undefined;
   if (isWhole) return { ...made, parts: first.parts };
   // Take rows: blocks of a row follow each other, as elements do.
-  const block = isBlockType(type) ? blockTypeInfo(type).elements : 1;
+  const block = isBlocks ? blockTypeInfo(type).elements : 1;
   const strides = view?.dims.flatMap(([count, stride]) => (stride === 1 ? count : stride)) ?? [];
   const isApart = block > 1 && view !== undefined && view.dims.at(-1)?.[1] !== 1;
   if (first.parts.length > 1 || isApart || [width, ...strides].some((n) => n % block !== 0))
     cannot(`it is ${type}, whose blocks cannot be taken apart or change places`);
   const each = pieces.reduce((divisor, { rows }) => greatestCommonDivisor(divisor, rows), 0);
-  const parts = pieces.flatMap(({ rows, at }, i) => {
-    const [{ role, tensor }] = (sources[i] as LogicalTensor).parts as [LogicalTensor['parts'][number]];
-    return Array.from({ length: rows / each }, (_, n) => {
-      const byteOffset = tensor.byteOffset + bytesOfElements(type, at + n * each * width);
-      const bytes = bytesOfElements(type, each * width);
-      return { role, tensor: { ...tensor, shape: [each, width], bytes, byteOffset } };
-    });
-  });
+  const parts = pieces.flatMap(({ rows, at }, i) =>
+    Array.from({ length: rows / each }, (_, n) => stretchOf(stored[i] as Stored, at + n * each * width, [each, width])),
+  );
   return parts.length === 1 && view === undefined
     ? { ...made, parts }
     : { ...made, parts, gathered: { width, ...(view && { view }) } };
@@ -234,6 +300,7 @@ async function folderOfClass(
   className: string,
   [outClass, modelType]: readonly [string, string],
   facts: FileFacts,
+  own: Json,
 ): Promise<OutwardFolder> {
   const { header } = gguf;
   const stored = withScales(gguf.tensors);
@@ -251,9 +318,13 @@ async function folderOfClass(
   // Find the names that the description asks for, and keep those alone.
   // Settings that are fixed for the class are those of llama.cpp, whatever their names could mean.
   const isFit = (name: string, value: unknown) => value !== undefined && one.only?.[name]?.includes(value) !== false;
-  const all = Object.fromEntries(Object.entries(configNames(facts)).filter(([name, value]) => isFit(name, value)));
+  const names = { ...configNames(facts), ...own };
+  const all = Object.fromEntries(Object.entries(names).filter(([name, value]) => isFit(name, value)));
   // Descriptions look for the tensors that correct the shares of experts by their names.
-  const corrections = facts.has(/\.exp_probs_b\./) ? ['.mlp.gate.e_score_correction_bias', '.expert_bias'] : [];
+  const corrections = [
+    ...(facts.has(/\.exp_probs_b\./) ? ['.mlp.gate.e_score_correction_bias', '.expert_bias'] : []),
+    ...(facts.isApart ? ['.experts.0.gate_proj.weight'] : []),
+  ];
   const { asked } = read(all, corrections).config;
   const keys = Object.fromEntries(Object.entries(all).filter(([name]) => asked.has(name)));
   const first = namesIn(read(keys, corrections).model, byName);
@@ -318,9 +389,10 @@ const layerKinds: Readonly<Record<string, readonly [string, string]>> = {
 
 /**
  * Turns a file back into a folder.
+ * @param isApart true for a tensor for each expert where models of the class have stacks
  * @throws ScalepointError `UNKNOWN_FORMAT` with the reason for files that no known class gives
  */
-export async function outwardFolder(gguf: GgufModel): Promise<OutwardFolder> {
+export async function outwardFolder(gguf: GgufModel, isApart = false): Promise<OutwardFolder> {
   const { metadata, header } = gguf;
   const architecture = metadata['general.architecture'];
   if (architecture === towerArchitecture || metadata['general.type'] === 'adapter')
@@ -332,7 +404,6 @@ export async function outwardFolder(gguf: GgufModel): Promise<OutwardFolder> {
     refuse(
       `models of the architecture ${show(architecture)} cannot be turned back into a folder: it is not known here`,
     );
-  const embedding = gguf.tensors.find(({ name }) => name === 'token_embd.weight');
   const prefix = `${architecture}.`;
   const rope: RopeTensors = {
     divisors: await floatsOf(gguf, 'rope_freqs.weight'),
@@ -341,6 +412,7 @@ export async function outwardFolder(gguf: GgufModel): Promise<OutwardFolder> {
   };
   const key: FileFacts['key'] = (name) => arrayOf(header, prefix + name) ?? metadata[prefix + name];
   const has: FileFacts['has'] = (pattern) => gguf.tensors.some(({ name }) => pattern.test(name));
+  const rowsOf: FileFacts['rowsOf'] = (name) => gguf.tensors.find((tensor) => tensor.name === name)?.shape[0];
   // Of several classes, those come first that have a window or shared experts as the file has, and those with a head.
   const windowed = Number(key('attention.sliding_window') ?? 0) > 0;
   const candidates = all.flatMap((one) =>
@@ -364,15 +436,19 @@ export async function outwardFolder(gguf: GgufModel): Promise<OutwardFolder> {
     const facts: FileFacts = {
       key,
       has,
+      rowsOf,
+      isApart,
       hasWindow,
       kinds: layerKinds[String(architecture)],
-      vocabulary: embedding?.shape[0] ?? 0,
+      vocabulary: rowsOf('token_embd.weight') ?? 0,
       rope,
       largest: one.traits?.largest,
       slides: one.slides === never ? undefined : one.traits?.slides,
     };
+    const own = one.outward === undefined ? {} : one.outward(facts, name);
+    if (own === undefined) continue;
     try {
-      return await folderOfClass(gguf, one, name, named, facts);
+      return await folderOfClass(gguf, one, name, named, facts, own);
     } catch (error) {
       if (!(error instanceof ScalepointError) || error.code === 'IO') throw error;
       reason ??= new ScalepointError(

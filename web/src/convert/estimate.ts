@@ -70,7 +70,7 @@ function middleRows(
 /** Samples the stored tensor in the middle of a gathered one, where cutWeighted looks for its importance. */
 function sampleOfGathered(
   whole: LogicalTensor,
-  { width, view, members, coded, rowFactors, columnFactors, zeroRows = 0 }: Gathered,
+  { width, view, views, members, coded, rowFactors, columnFactors, zeroRows = 0 }: Gathered,
   most: number,
 ): LogicalTensor {
   if ((coded ?? rowFactors ?? columnFactors) !== undefined) return whole;
@@ -82,6 +82,10 @@ function sampleOfGathered(
     return sampleRows({ name, type, shape: [rows, width], ...inMiddle(members) }, most);
   }
   const part = inMiddle(parts);
+  if (views !== undefined) {
+    const shape = [elementsOf(part.tensor.shape) / width, width];
+    return sampleOfGathered({ ...whole, shape, parts: [part] }, { width, view: inMiddle(views) }, most);
+  }
   const { name, type, form, prepare } = source;
   if (view !== undefined) {
     const matrix = elementsOf(source.shape.slice(-2)) / width;

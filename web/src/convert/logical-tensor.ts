@@ -132,16 +132,21 @@ function viewRuns(view: ElementView, element: number): Pick<MovedElements, 'unit
 /** The input of a gathered tensor: a part for each stored tensor that has elements of the rectangle. These stand in one row. */
 function gatheredParts(
   { shape, form, parts }: LogicalTensor,
-  { view, width, zeroRows = 0 }: Gathered,
+  { view: ofEach, views, width, zeroRows = 0 }: Gathered,
   { row, rows, column, columns, width: total }: Rectangle,
   firstFile: number,
 ): InputPart[] {
-  const each = elementsOf(shape) / parts.length - zeroRows * width;
+  const usual = elementsOf(shape) / parts.length - zeroRows * width;
+  const sizeOf = (part: number) => (views === undefined ? usual : elementsOf(parts[part]?.tensor.shape ?? []));
   const { runs } = codecOf(form);
   const inputs: InputPart[] = [];
   const end = row * total + column + rows * columns;
+  // The part of an element, and its first one.
+  let [index, first] = [0, 0];
   for (let at = row * total + column; at < end; ) {
-    const index = Math.floor(at / each);
+    while (at >= first + sizeOf(index)) first += sizeOf(index++);
+    const each = sizeOf(index);
+    const view = views?.[index] ?? ofEach;
     const { role, tensor } = (parts[index] ?? parts[0]) as (typeof parts)[number];
     if (index >= parts.length) {
       // Rows of zeros fill up the only stored tensor.
@@ -149,8 +154,8 @@ function gatheredParts(
       inputs.push({ role, file: zerosFile, begin: 0, bytes, count: 1, stride: bytes });
       break;
     }
-    const count = Math.min(end, (index + 1) * each) - at;
-    const inRow = { row: 0, rows: 1, column: at - index * each, columns: count, width: each };
+    const count = Math.min(end, first + each) - at;
+    const inRow = { row: 0, rows: 1, column: at - first, columns: count, width: each };
     const { offset, bytes } = runs([each], form, role, inRow);
     const [file, begin] = [tensor.file + firstFile, tensor.byteOffset];
     const run = { role, file, bytes, count: 1, stride: bytes };
@@ -184,8 +189,8 @@ export function gridOf({ shape, form, gathered }: LogicalTensor): Grid {
   const [grid] = grids as [Grid];
   // Tiles of whole rows: the elements of a row of a transpose are far apart.
   // Factors belong to whole rows, too.
-  const { view, rowFactors, columnFactors } = gathered ?? {};
-  if ((rowFactors ?? columnFactors) !== undefined || (view !== undefined && view.dims.at(-1)?.[1] !== 1))
+  const { view, views = view === undefined ? [] : [view], rowFactors, columnFactors } = gathered ?? {};
+  if ((rowFactors ?? columnFactors) !== undefined || views.some(({ dims }) => dims.at(-1)?.[1] !== 1))
     return { ...grid, rows };
   if (stacked === 1 && form.headRows === undefined) return grid;
   return {

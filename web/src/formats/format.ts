@@ -161,6 +161,8 @@ export interface CodedView {
 export interface Gathered {
   /** The elements of each stored tensor that are taken, in their order in the result. All in their own order by default. */
   readonly view?: ElementView | undefined;
+  /** In place of `view`: one for each part, which is taken as a whole. Then parts may differ in size. */
+  readonly views?: readonly ElementView[] | undefined;
   /** Elements of a row. */
   readonly width: number;
   /** The stacked weights, if these are read as a whole, such as codes with their scales. The parts are those of all, one after the other. */

@@ -10,7 +10,7 @@ import { allocate, type ByteSource, fillFrom } from './files/bytes.js';
  */
 export interface MovedElements {
   readonly unit: number;
-  /** Dimensions, the outermost first: the count of runs, and the bytes from one to the next in the file. */
+  /** Dimensions, the outermost first: the count of runs, and the bytes from one to the next in the file, which may lie before it. */
   readonly dims: readonly (readonly [count: number, stride: number])[];
   readonly from: number;
 }
@@ -80,8 +80,15 @@ function* boxesWithin({ dims, from, to, unit }: Box, begin: number, end: number)
   }
   if (endWhole > firstWhole) {
     const all = [{ ...first, count: endWhole - firstWhole }, ...rest].filter(({ count }) => count > 1);
-    const sorted = all.sort((a, b) => b.from - a.from);
-    yield { dims: sorted, from: from + firstWhole * first.from, to: to + firstWhole * first.to, unit };
+    // Begin with the first run in the file: those that go back are taken from their ends.
+    const begun = { from: from + firstWhole * first.from, to: to + firstWhole * first.to };
+    const forth = all.map((one) => {
+      if (one.from >= 0) return one;
+      begun.from += (one.count - 1) * one.from;
+      begun.to += (one.count - 1) * one.to;
+      return { count: one.count, from: -one.from, to: -one.to };
+    });
+    yield { dims: forth.sort((a, b) => b.from - a.from), ...begun, unit };
   }
   if (end % size !== 0 && endWhole >= firstWhole) yield* part(endWhole, 0, end - endWhole * size);
 }

@@ -1,6 +1,7 @@
 // Gemma 4: its keys and tensors beside tables that were written by hand from llama.cpp's converter (conversion/gemma.py at 061b8c5), and its
 // logits in llama.cpp beside a forward pass in float64 that knows Hugging Face's definitions only.
 import { describe, expect, it } from 'vitest';
+import type { Conversion } from '../../../../web/src/architectures/recipe.js';
 import {
   convertedDecoder,
   type DecoderCase,
@@ -292,6 +293,30 @@ const cases = [small, mixture, unified];
 
 describe('keys and tensors', () => {
   it.each(cases)('$name', (one) => expectKeysAndTensors(one));
+
+  it('takes a tensor for each expert in place of stacks', async () => {
+    const weights = weightsOfTable(mixture.table, 6);
+    const stacked = await convertedDecoder(mixture, weights);
+    const apart = new Map(
+      [...weights].flatMap(([name, weight]) => {
+        const [, module, part] = /^(.*\.experts)\.(gate_up|down)_proj$/.exec(name) ?? [];
+        if (part === undefined) return [[name, weight] as const];
+        const [experts = 0, rows = 0, columns = 0] = weight.shape;
+        const names = part === 'down' ? ['down'] : ['gate', 'up'];
+        const shape = [rows / names.length, columns];
+        const size = shape[0]! * columns;
+        return Array.from({ length: experts * names.length }, (_, i) => {
+          const own = `${module}.${Math.floor(i / names.length)}.${names[i % names.length]}_proj.weight`;
+          return [own, { shape, values: weight.values.slice(i * size, (i + 1) * size) }] as const;
+        });
+      }),
+    );
+    const made = await convertedDecoder(mixture, apart);
+    const inOrder = ({ tensors, ...rest }: Conversion) => {
+      return { ...rest, tensors: [...tensors].sort((a, b) => (a.name < b.name ? -1 : 1)) };
+    };
+    expect(fileOf(inOrder(made), apart)).toEqual(fileOf(inOrder(stacked), weights));
+  });
 
   it('names the divisors of the frequencies, and what a tokenizer of its own kind holds', async () => {
     const { tensors, keys } = await convertedDecoder(small, weightsOfTable(small.table, 6));

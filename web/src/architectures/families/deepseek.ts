@@ -272,6 +272,14 @@ export const deepseek2: ModelClass = {
   },
   decoder: { plainHeads: true },
   scaling: ['yarn'],
+  // The classes differ in the way that they choose experts.
+  outward({ key, has }, name) {
+    const corrects = has(/\.exp_probs_b\./);
+    const own = key('expert_count') === undefined ? 'Youtu' : corrects ? 'DeepseekV3' : 'DeepseekV2';
+    const groups = Number(key('expert_group_count') ?? 1);
+    const method = corrects ? 'noaux_tc' : groups > 1 ? 'group_limited_greedy' : 'greedy';
+    return name.startsWith(own) ? { topk_method: method } : undefined;
+  },
   details: (draft) => readLatent(draft),
 };
 
@@ -300,6 +308,7 @@ const glmLite: ModelClass = {
   ...deepseek2,
   ...glmTokenizer,
   classes: { Glm4MoeLiteForCausalLM: glmLiteDefaults },
+  outward: () => ({ topk_method: 'noaux_tc' }),
   details: (draft) => readLatent(draft, { keepsNext: true }),
 };
 
@@ -332,6 +341,7 @@ const glmDsa: ModelClass = {
 const deepseek32: ModelClass = {
   ...deepseek2,
   architecture: 'deepseek32',
+  outward: () => ({ topk_method: 'noaux_tc' }),
   classes: {
     DeepseekV32ForCausalLM: {
       ...v3Defaults,

@@ -333,6 +333,20 @@ const gemma3n: ModelClass = {
   },
   slides: allBut(5),
   scaling: [],
+  outward({ key, rowsOf }) {
+    const [scales, rows] = [key('activation_sparsity_scale'), key('feed_forward_length')];
+    return {
+      intermediate_size: rows,
+      num_kv_shared_layers: key('attention.shared_kv_layers'),
+      vocab_size_per_layer_input: rowsOf('per_layer_token_embd.weight'),
+      hidden_size_per_layer_input: key('embedding_length_per_layer_input'),
+      activation_sparsity_pattern: Array.isArray(scales)
+        ? scales.map((scale) => (scale === -Infinity ? 0 : sparsity))
+        : undefined,
+      ...{ altup_num_inputs: key('altup.num_inputs'), altup_active_idx: key('altup.active_idx') },
+      ...{ altup_correct_scale: true, laurel_rank: rowsOf('blk.0.laurel_l.weight') },
+    };
+  },
   details(draft) {
     const { config, rope, sizes, embeddingRows } = draft;
     const { layers, vocabulary } = sizes;
@@ -472,6 +486,35 @@ const gemma4: ModelClass = {
   },
   only: gemmaSettings,
   longEmbedding: true,
+  outward({ key, has, rowsOf, rope: { divisors } }) {
+    const [windows, counts, rows] = ['sliding_window_pattern', 'head_count_kv', 'feed_forward_length'].map((name) =>
+      key(name === 'feed_forward_length' ? name : `attention.${name}`),
+    );
+    const isLocal = Array.isArray(windows) ? windows : [];
+    const full = isLocal.indexOf(false);
+    const [headLength, localLength] = [key('attention.key_length'), key('attention.key_length_swa')];
+    const turned = divisors?.filter((one) => one === 1).length ?? 0;
+    return {
+      ...{ head_dim: localLength, global_head_dim: headLength },
+      num_key_value_heads: Array.isArray(counts) ? counts[isLocal.indexOf(true)] : counts,
+      num_global_key_value_heads: Array.isArray(counts) ? counts[full] : undefined,
+      attention_k_eq_v: full >= 0 && rowsOf(`blk.${full}.attn_v.weight`) === undefined,
+      intermediate_size: Array.isArray(rows) ? rows[0] : rows,
+      use_double_wide_mlp: Array.isArray(rows),
+      num_kv_shared_layers: key('attention.shared_kv_layers'),
+      hidden_size_per_layer_input: key('embedding_length_per_layer_input') ?? 0,
+      vocab_size_per_layer_input: rowsOf('per_layer_token_embd.weight'),
+      ...{ enable_moe_block: has(/\.ffn_gate_inp\./), top_k_experts: key('expert_used_count') },
+      rope_parameters: {
+        full_attention: {
+          ...{ rope_type: 'proportional', rope_theta: key('rope.freq_base') },
+          partial_rotary_factor: (2 * turned) / Number(headLength),
+        },
+        sliding_attention: { rope_type: 'default', rope_theta: key('rope.freq_base_swa') },
+      },
+      ...{ rope_theta: undefined, rope_scaling: undefined, rope_local_base_freq: undefined },
+    };
+  },
   details(draft) {
     const { config, sizes, rope } = draft;
     const { layers, heads, keyHeads, head, feedForward: rows } = sizes;

@@ -112,6 +112,12 @@ const outwardClasses: Readonly<Record<string, readonly [className: string, model
   GraniteMoeSharedForCausalLM: ['GraniteMoeSharedForCausalLM', 'granitemoeshared'],
   HunYuanDenseV1ForCausalLM: ['HunYuanDenseV1ForCausalLM', 'hunyuan_v1_dense'],
   MiniMaxM2ForCausalLM: ['MiniMaxM2ForCausalLM', 'minimax_m2'],
+  // The language models of models that see.
+  Gemma3nForCausalLM: ['Gemma3nForCausalLM', 'gemma3n_text'],
+  Gemma4ForCausalLM: ['Gemma4ForCausalLM', 'gemma4_text'],
+  Llama4ForCausalLM: ['Llama4ForCausalLM', 'llama4_text'],
+  Qwen3_5ForCausalLM: ['Qwen3_5ForCausalLM', 'qwen3_5_text'],
+  Qwen3_5MoeForCausalLM: ['Qwen3_5MoeForCausalLM', 'qwen3_5_moe_text'],
 };
 
 /**

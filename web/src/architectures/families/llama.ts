@@ -242,6 +242,10 @@ const llama4: ModelClass = {
     no_rope_layer_interval: [4],
   },
   decoder: ({ config }) => ({ feedForward: config.whole('intermediate_size_mlp') }),
+  outward: ({ key }) => ({
+    intermediate_size: key('expert_feed_forward_length'),
+    use_qk_norm: key('expert_count') !== 128,
+  }),
   scaling: ['llama3'],
   details(draft) {
     const { config, sizes } = draft;

@@ -18,6 +18,10 @@ export interface FileFacts {
   key(name: string): unknown;
   /** True if the file has a tensor whose name matches. */
   has(name: RegExp): boolean;
+  /** Rows of a tensor; undefined if it is missing. */
+  rowsOf(name: string): number | undefined;
+  /** True for a folder with a tensor for each expert, as loaders of codes take them. */
+  readonly isApart: boolean;
   /** Rows of the embedding. */
   readonly vocabulary: number;
   /** Factors of the rotary embedding. */

@@ -13,6 +13,7 @@ import type { Config, Rope } from './config.js';
 import { badConfig, unsupportedConfig } from './errors.js';
 import type { Json } from './json.js';
 import type { KeyName, Keys } from './keys.js';
+import type { FileFacts } from './outward-config.js';
 import { llama3Factors, ropeKeys, setting } from './rope.js';
 import type { Row, Sizes, TensorTable } from './tensors.js';
 import type { EncoderTokenizer, TokenizerFacts } from './tokenizer-input.js';
@@ -134,6 +135,11 @@ export interface ModelClass extends TokenizerFacts {
    */
   readonly onnx?: Readonly<Record<string, GraphFacts>>;
   readonly details?: (draft: Draft) => Details;
+  /**
+   * Names of config.json that follow from a file in another way than for most classes, or for this class alone; undefined if the file is of
+   * another class.
+   */
+  readonly outward?: (facts: FileFacts, className: string) => Json | undefined;
   /** True if llama.cpp's converter writes the pooling of modules.json. */
   readonly writesPooling?: true | undefined;
   /** Traits that running it needs beyond the metadata; undefined if its outputs cannot be computed here. */
@@ -382,18 +388,19 @@ const stackedRow = /^((?:.*\.)?experts)\.(gate_up|down)_proj(_bias)?$|^(block_sp
 /** The rows of a tensor's parts, a tensor for each expert, as loaders of codes take them. Others are as they are. */
 function expertRowsApart(row: Row): readonly Row[] {
   const [, module, projection, bias, block = '', linear] = stackedRow.exec(row.from) ?? [];
-  // Gates and ups that stay one matrix in llama.cpp have no rows of their own.
-  if ((projection ?? linear) === undefined || (row.shares === undefined && /gate_up/.test(row.to))) return [row];
+  if ((projection ?? linear) === undefined) return [row];
   const isJoined = projection === 'gate_up' || linear === 'input';
   const only = row.only === undefined ? {} : { only: row.only };
-  return (isJoined ? ['gate', 'up'] : ['down']).map((part): Row => {
+  // Gates and ups may stay one matrix in llama.cpp.
+  const staysOne = isJoined && row.shares === undefined;
+  return (isJoined ? ['gate', 'up'] : ['down']).map((part, i): Row => {
     const from = `${module ?? `${block}.experts`}.#.${part}_proj`;
-    const to = `ffn_${part}_exps`;
+    const to = staysOne ? row.to : `ffn_${part}_exps`;
     const [rows, columns] = isJoined
       ? (['expertFeedForward', 'hidden'] as const)
       : (['hidden', 'expertFeedForward'] as const);
     return bias === undefined
-      ? { from, to, shape: [rows, columns], ...only }
+      ? { from, to, shape: [rows, columns], ...only, ...(staysOne ? { among: [i, 2] as const } : {}) }
       : { from: `${from}.bias`, to, shape: [rows], whole: '.bias', ...only };
   });
 }

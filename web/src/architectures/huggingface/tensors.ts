@@ -71,6 +71,8 @@ export interface Row {
   readonly shares?: readonly Share[];
   /** The size that `#` counts up to. @defaultValue 'experts' */
   readonly count?: Size;
+  /** Its place among the tensors of an expert that follow each other in a stack, and their number: gates and ups in one matrix of each. */
+  readonly among?: readonly [place: number, of: number];
   /** Layers that have it. All by default. */
   readonly only?: (layer: number) => boolean;
   /** Set if the elements of its weight are in another order in GGUF. */
@@ -169,8 +171,11 @@ function resolveSize(size: Size, sizes: Sizes): number {
   return Number(times ?? 1) * (sizes[name] ?? 0);
 }
 
+/** Tensors that `#` stands for. */
+const countOf = ({ count = 'experts' }: Row, sizes: Sizes) => resolveSize(count, sizes);
+
 /** Tensors that are stacked to one. */
-const stackOf = ({ count = 'experts' }: Row, sizes: Sizes) => resolveSize(count, sizes);
+const stackOf = (row: Row, sizes: Sizes) => countOf(row, sizes) * (row.among?.[1] ?? 1);
 
 /** All expected tensors of a model, by name. */
 function places(table: TensorTable, sizes: Sizes): Map<string, ExpectedTensor> {
@@ -194,7 +199,10 @@ function places(table: TensorTable, sizes: Sizes): Map<string, ExpectedTensor> {
   };
   const putAll = (row: Row, from: string, to: string) => {
     if (!row.from.includes('#')) put(row, from, to);
-    else for (let e = 0; e < stackOf(row, sizes); e++) put(row, from.replace('#', String(e)), to, e);
+    else {
+      const [place, of] = row.among ?? [0, 1];
+      for (let e = 0; e < countOf(row, sizes); e++) put(row, from.replace('#', String(e)), to, e * of + place);
+    }
   };
   for (const row of table.outside ?? usualOutside) putAll(row, row.from, row.to);
   const putLayers = ({ layerPrefix = usualPrefix, layerTarget = 'blk.', layer }: LayerTable, layers: number) => {
@@ -237,7 +245,8 @@ function recipe({ to, shape, row, expert, isBias }: ExpectedTensor, sizes: Sizes
   const zeroRows = row.filledTo === undefined ? 0 : resolveSize(row.filledTo, sizes) - rows;
   if (zeroRows > 0) own[0] = rows + zeroRows;
   const { factor = 1, rowFactors } = row;
-  const whole = expert === undefined ? own : [stackOf(row, sizes), ...own];
+  const { among: [, joined] = [0, 1] } = row;
+  const whole = expert === undefined ? own : [countOf(row, sizes), joined * (own[0] as number), ...own.slice(1)];
   return {
     name: to,
     shape: whole,
@@ -325,12 +334,12 @@ export function recipes(tensors: readonly FolderTensor[], model: ExpectedModel):
   const assumed = model.assumed.length === 0 ? '' : `; missing keys have defaults: ${model.assumed.join(', ')}`;
   // Reject absurd sizes before a table is built for them: every layer has more tensors than these.
   const stacks = table.layer.filter(({ from }) => from.includes('#'));
-  const experts = stacks.reduce((sum, row) => sum + stackOf(row, sizes), 0);
+  const experts = stacks.reduce((sum, row) => sum + countOf(row, sizes), 0);
   const layers = sizes.layers + (table.second?.layers ?? 0);
   let least = layers;
   if (least <= tensors.length)
     for (const row of stacks)
-      for (let i = 0; i < sizes.layers; i++) if (row.only?.(i) !== false) least += stackOf(row, sizes);
+      for (let i = 0; i < sizes.layers; i++) if (row.only?.(i) !== false) least += countOf(row, sizes);
   if (least > tensors.length) {
     const all = `${table.layersKey ?? usualLayersKey} ${sizes.layers}`;
     const ofExperts = experts === 0 ? '' : ` with ${experts} tensors of experts each`;
