@@ -3,7 +3,13 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
-import { inspectModel, type ModelTarget, quantizeModel, readFloats } from '../../../web/src/model.js';
+import {
+  inspectModel,
+  type ModelTarget,
+  type QuantizeModelOptions,
+  quantizeModel,
+  readFloats,
+} from '../../../web/src/model.js';
 import { caseOf } from '../support/decoder-cases.js';
 import { dense } from '../support/decoders/dense.js';
 import { mixtures } from '../support/decoders/experts.js';
@@ -83,27 +89,43 @@ it.each([
 });
 
 it.each([
-  ...[caseOf(mixtures.cases, 'gpt-oss in 16 bits'), caseOf(mixtures.cases, 'Llama 4')],
-  ...[caseOf(latentAttention.cases, 'DeepSeek V3'), caseOf(dense.cases, 'InternLM 2')],
-])('elements that change places come back through a file: $name', async ({ table, layers = 3, hugging, config }) => {
+  [caseOf(mixtures.cases, 'gpt-oss in 16 bits'), 'gpt_oss'],
+  [caseOf(mixtures.cases, 'Llama 4'), undefined],
+  [caseOf(latentAttention.cases, 'DeepSeek V3'), 'deepseek_v3'],
+  [caseOf(dense.cases, 'InternLM 2'), undefined],
+] as const)('elements that change places come back through a file: $0.name', async (one, inMlx) => {
+  const { table, layers = 3, hugging, config } = one;
   const stored = [...weightsOfTable(table, layers)].map(
     ([name, { shape, values: data }]) => [name, { dtype: 'F32', shape, data }] as const,
   );
   const text = (value: object) => new TextEncoder().encode(JSON.stringify(value));
+  const settings = { num_hidden_layers: layers, torch_dtype: 'float16', model_type: inMlx, ...config };
   const beside = [
-    chosen('config.json', text(decoderConfig(hugging, { num_hidden_layers: layers, ...config }))),
+    chosen('config.json', text(decoderConfig(hugging, settings))),
     chosen('tokenizer.json', text(plainTokenizer())),
   ];
   const whole = chosen('model.safetensors', safetensors(Object.fromEntries(stored)));
   const half = await quantizeModel([whole, ...beside], { to: 'float16', ...work });
   const folder = [chosen('model.safetensors', await half.bytes()), ...beside];
   const file = await (await quantizeModel(folder, { to: 'F16', missingBytes: 'keep', ...work })).bytes();
-  // Codes are those of a tensor for each expert.
-  for (const to of ['float16', 'int4'] as const) {
-    const made = await quantizeModel(file, { to, rules: [{ match: /norm|bias|sinks/, to: 'float16' }], ...work });
-    const own = await quantizeModel(folder, { to, ...work });
+  // Codes are those of a tensor for each expert, and in MLX those of a matrix of keys for each head.
+  const inFloats = /norm|bias|sinks|router|gate\.weight/;
+  for (const to of ['float16', 'int4', ...(inMlx === undefined ? [] : (['mlx-4bit'] as const))] as const) {
+    const granularity = to === 'float16' ? undefined : ({ kind: 'per-group', groupSize: 32 } as const);
+    const options = {
+      to,
+      granularity,
+      rules: [{ match: inFloats, to: to.startsWith('mlx') ? 'bfloat16' : 'float16' }],
+    };
+    const made = await quantizeModel(file, { ...options, ...work } as QuantizeModelOptions);
+    const own = await quantizeModel(folder, { ...options, ...work } as QuantizeModelOptions);
     expect(await tensorsOf(await made.bytes()), to).toEqual(await tensorsOf(await own.bytes()));
     expect(jsonIn(await made.bytes('config.json')).architectures).toEqual([hugging]);
+    if (to === 'mlx-4bit' && hugging === 'DeepseekV3ForCausalLM') {
+      const names = (await inspectModel(await made.bytes())).tensors.map(({ name }) => name);
+      expect(names).toContain('model.layers.0.self_attn.unembed_out.scales');
+      expect(names.some((name) => name.includes('kv_b_proj'))).toBe(false);
+    }
   }
 });
 

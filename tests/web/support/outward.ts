@@ -80,6 +80,7 @@ const refused: Readonly<Record<string, RegExp>> = {
   'Qwen3-Omni': ofTower,
   'Qwen3-Next': /recurrent_layers/,
   'Qwen3.5': /recurrent_layers/,
+  'Qwen3.5 with a layer that predicts a further token': /block_count is 5/,
   'Qwen3.5 with experts': /recurrent_layers/,
 };
 

@@ -15,6 +15,7 @@ import { planTensors } from '../formats/safetensors/safetensors.js';
 import type { Converted } from './converter.js';
 import { knownModels } from './families/index.js';
 import type { Json } from './huggingface/json.js';
+import type { FileFacts } from './huggingface/outward-config.js';
 import { type OutwardFolder, outwardFolder } from './outward.js';
 import { hasTokenizerJson, tokenizerJson } from './tokenizer-json.js';
 
@@ -101,11 +102,8 @@ function tokenizerFiles({ header }: GgufModel): { files: OutputFile[]; notes: No
   };
 }
 
-/** The folders of open files, with stacks of experts and without. A plan for a size is made of one file with each type. */
-const known = [
-  new WeakMap<OpenModel, Promise<OutwardFolder>>(),
-  new WeakMap<OpenModel, Promise<OutwardFolder>>(),
-] as const;
+/** The folders of open files, by their takers. A plan for a size is made of one file with each type. */
+const known = new WeakMap<OpenModel, Map<FileFacts['takers'], Promise<OutwardFolder>>>();
 
 /** A file as safetensors, with the files of its folder. @throws ScalepointError `UNKNOWN_FORMAT`, `UNSUPPORTED_DTYPE` */
 export async function convertOutward(
@@ -114,10 +112,12 @@ export async function convertOutward(
 ): Promise<Converted> {
   const gguf = model as GgufModel;
   // Loaders of codes take the experts one by one, and elements of blocks cannot change places.
-  const isApart = targetRows.get(to)?.cast === undefined;
-  const folders = known[isApart ? 1 : 0];
-  const folder = folders.get(model) ?? outwardFolder(gguf, isApart);
-  folders.set(model, folder);
+  const { kind, cast } = targetRows.get(to) ?? {};
+  const takers = cast !== undefined ? undefined : kind === 'mlx' ? 'MLX' : 'others';
+  const folders = known.get(model) ?? new Map<typeof takers, Promise<OutwardFolder>>();
+  known.set(model, folders);
+  const folder = folders.get(takers) ?? outwardFolder(gguf, takers);
+  folders.set(takers, folder);
   const { className, config, tensors, names } = await folder;
   const coded = tensors.find(({ form }) => codedLayoutOf(form) !== undefined);
   if (coded !== undefined && !requantize) {

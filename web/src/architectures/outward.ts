@@ -16,7 +16,8 @@ import { arrayOf } from '../formats/gguf/pairs.js';
 import { towerArchitecture } from '../formats/gguf/signature.js';
 import type { WeightNames } from '../formats/weight-names.js';
 import { dimensionsText } from './carry-out.js';
-import { families, outwardClass, readModelFacts } from './families/index.js';
+import { splitName } from './families/deepseek.js';
+import { families, knownModels, outwardClass, readModelFacts } from './families/index.js';
 import { Config } from './huggingface/config.js';
 import { weightNamesOf } from './huggingface/convert.js';
 import { type Json, member } from './huggingface/json.js';
@@ -323,7 +324,8 @@ async function folderOfClass(
   // Descriptions look for the tensors that correct the shares of experts by their names.
   const corrections = [
     ...(facts.has(/\.exp_probs_b\./) ? ['.mlp.gate.e_score_correction_bias', '.expert_bias'] : []),
-    ...(facts.isApart ? ['.experts.0.gate_proj.weight'] : []),
+    ...(facts.takers === undefined ? [] : ['.experts.0.gate_proj.weight']),
+    ...(facts.takers === 'MLX' && knownModels[modelType]?.splitsLatent ? [splitName] : []),
   ];
   const { asked } = read(all, corrections).config;
   const keys = Object.fromEntries(Object.entries(all).filter(([name]) => asked.has(name)));
@@ -389,10 +391,10 @@ const layerKinds: Readonly<Record<string, readonly [string, string]>> = {
 
 /**
  * Turns a file back into a folder.
- * @param isApart true for a tensor for each expert where models of the class have stacks
+ * @param takers loaders of codes, which take a tensor for each expert where models of the class have stacks
  * @throws ScalepointError `UNKNOWN_FORMAT` with the reason for files that no known class gives
  */
-export async function outwardFolder(gguf: GgufModel, isApart = false): Promise<OutwardFolder> {
+export async function outwardFolder(gguf: GgufModel, takers?: FileFacts['takers']): Promise<OutwardFolder> {
   const { metadata, header } = gguf;
   const architecture = metadata['general.architecture'];
   if (architecture === towerArchitecture || metadata['general.type'] === 'adapter')
@@ -437,7 +439,7 @@ export async function outwardFolder(gguf: GgufModel, isApart = false): Promise<O
       key,
       has,
       rowsOf,
-      isApart,
+      takers,
       hasWindow,
       kinds: layerKinds[String(architecture)],
       vocabulary: rowsOf('token_embd.weight') ?? 0,

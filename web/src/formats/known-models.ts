@@ -19,6 +19,8 @@ interface KnownModel {
   readonly plain?: RegExp;
   /** Vectors to which mlx-lm adds 1 when it converts. */
   readonly plusOne?: RegExp;
+  /** True if keys and values of latent attention are two weights with a matrix for each head, in the place of kv_b_proj. */
+  readonly splitsLatent?: true;
   /** Tensors that keep their type. */
   readonly uncast?: RegExp;
   /** Gives the name of a tensor in mlx-lm. */

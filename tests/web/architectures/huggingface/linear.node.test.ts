@@ -220,6 +220,22 @@ const some = (linear: string) => [
   { layers: [3], lines: full },
 ];
 
+const qwen35: DecoderCase = {
+  name: 'Qwen3.5',
+  hugging: 'Qwen3_5ForCausalLM',
+  architecture: 'qwen35',
+  layers: 4,
+  config: { ...linearConfig, rope_scaling: { mrope_section: [1, 1, 0], rope_type: 'default' } },
+  keys: [
+    ...start([]).flatMap(
+      (key): Keys => (key[0] === 'rope.freq_base' ? [['rope.dimension_sections', [1, 1, 0, 0]], key] : [key]),
+    ),
+    ...stateKeys,
+  ],
+  table: { prefix, outside: ends, layer: norms + gated, some: some(tiled) },
+  model: model(apart),
+};
+
 const cases: readonly DecoderCase[] = [
   {
     name: 'Qwen3-Next',
@@ -231,20 +247,32 @@ const cases: readonly DecoderCase[] = [
     table: { prefix, outside: ends, layer: norms + mixture, some: some(next) },
     model: { ...model(grouped), ...experts },
   },
+  qwen35,
   {
-    name: 'Qwen3.5',
-    hugging: 'Qwen3_5ForCausalLM',
-    architecture: 'qwen35',
-    layers: 4,
-    config: { ...linearConfig, rope_scaling: { mrope_section: [1, 1, 0], rope_type: 'default' } },
+    ...qwen35,
+    name: 'Qwen3.5 with a layer that predicts a further token',
+    layers: 5,
+    config: { ...qwen35.config, num_hidden_layers: 4 },
     keys: [
-      ...start([]).flatMap(
-        (key): Keys => (key[0] === 'rope.freq_base' ? [['rope.dimension_sections', [1, 1, 0, 0]], key] : [key]),
+      ...qwen35.keys.map(([name, value]): Keys[number] =>
+        name === 'block_count'
+          ? [name, 5]
+          : [name, name === 'attention.recurrent_layers' ? [true, true, true, false, false] : value],
       ),
-      ...stateKeys,
+      ['nextn_predict_layers', 1],
     ],
-    table: { prefix, outside: ends, layer: norms + gated, some: some(tiled) },
-    model: model(apart),
+    table: {
+      ...qwen35.table,
+      outside: `${ends}
+        mtp.fc.weight                     blk.4.nextn.eh_proj.weight           64x128
+        mtp.pre_fc_norm_embedding.weight  blk.4.nextn.enorm.weight             64  +1
+        mtp.pre_fc_norm_hidden.weight     blk.4.nextn.hnorm.weight             64  +1
+        mtp.norm.weight                   blk.4.nextn.shared_head_norm.weight  64  +1
+        ${(norms + gated + full).replace(/^( *)(\S+)( +)/gm, '$1mtp.layers.0.$2$3blk.4.')}`,
+      layer: '',
+      some: [{ layers: [0, 1, 2, 3], lines: norms + gated }, ...some(tiled)],
+    },
+    model: { ...model(apart), layers: 4 },
   },
   {
     name: 'Qwen3.5 with experts',

@@ -20,6 +20,9 @@ import type { Row, Sizes, ViewOf } from '../huggingface/tensors.js';
 import { glmTokenizer, nextRows } from './glm.js';
 import { denseThenExperts, norms, onlyIn, qwenExperts, sharedExperts, viewFrom, withoutHead } from './rows.js';
 
+/** The end of the name of a weight that mlx-lm has in the place of a part of kv_b_proj. */
+export const splitName = '.self_attn.embed_q.weight';
+
 /** Sizes of latent attention. */
 interface Latent {
   /** Elements of the compressed queries; undefined if queries are not compressed. */
@@ -31,8 +34,11 @@ interface Latent {
   readonly value: number;
 }
 
-/** Latent attention. Keys and values of each head are one matrix, of which llama.cpp wants the keys transposed. */
-function latentAttention(heads: number, { queryRank, rank, plain, rotated, value }: Latent): Row[] {
+/**
+ * Latent attention. Keys and values of each head are one matrix, of which llama.cpp wants the keys transposed.
+ * @param isSplit true if they are weights of their own, as in mlx-lm, which has them as llama.cpp does
+ */
+function latentAttention(heads: number, { queryRank, rank, plain, rotated, value }: Latent, isSplit: boolean): Row[] {
   const queries = heads * (plain + rotated);
   const own: Row[] =
     queryRank === undefined
@@ -49,15 +55,22 @@ function latentAttention(heads: number, { queryRank, rank, plain, rotated, value
     ...own,
     { from: 'self_attn.kv_a_proj_with_mqa', to: 'attn_kv_a_mqa', shape: [rank + rotated, 'hidden'] },
     { from: 'self_attn.kv_a_layernorm', to: 'attn_kv_a_norm', shape: [rank] },
-    {
-      from: 'self_attn.kv_b_proj',
-      to: '',
-      shape: [heads * (plain + value), rank],
-      shares: [
-        { to: 'attn_k_b', shape: ['heads', rank, plain], view: keys },
-        { to: 'attn_v_b', shape: ['heads', value, rank], view: values },
-      ],
-    },
+    ...(isSplit
+      ? ([
+          { from: 'self_attn.embed_q', to: 'attn_k_b', shape: ['heads', rank, plain] },
+          { from: 'self_attn.unembed_out', to: 'attn_v_b', shape: ['heads', value, rank] },
+        ] as const)
+      : ([
+          {
+            from: 'self_attn.kv_b_proj',
+            to: '',
+            shape: [heads * (plain + value), rank],
+            shares: [
+              { to: 'attn_k_b', shape: ['heads', rank, plain], view: keys },
+              { to: 'attn_v_b', shape: ['heads', value, rank], view: values },
+            ],
+          },
+        ] as const)),
     { from: 'self_attn.o_proj', to: 'attn_output', shape: ['hidden', heads * value] },
   ];
 }
@@ -194,7 +207,11 @@ export function readLatent(draft: Draft, choices: LatentChoices = {}): Details {
     table: {
       layer: [
         ...norms,
-        ...latentAttention(heads, latent),
+        ...latentAttention(
+          heads,
+          latent,
+          names.some((name) => name.endsWith(splitName)),
+        ),
         ...denseThenExperts(dense, [
           ...(isMistral && areStacked(draft) ? mistralExperts : qwenExperts(areStacked(draft))),
           ...(corrects ? [correction] : []),
@@ -237,11 +254,12 @@ const v3Defaults = decoderDefaults([7168, 18432, 61], [128], 4096, {
 export const deepseek2: ModelClass = {
   mlx: {
     deepseek_v2: { head: 'own', experts: { block: 'mlp' }, plain: /\.mlp\.gate$/ },
-    // mlx-lm takes kv_b_proj apart as it loads the model.
+    // What stays kv_b_proj is taken apart as mlx-lm loads the model.
     deepseek_v3: {
       head: 'own',
       experts: { block: 'mlp' },
       plain: /\.(mlp\.gate|kv_b_proj)$/,
+      splitsLatent: true,
       uncast: /e_score_correction_bias/,
     },
   },

@@ -12,17 +12,8 @@ import {
   siluSettings,
   threeOfFourWindows,
 } from '../huggingface/reading.js';
-import { nextRows } from './glm.js';
+import { nextName, nextRows } from './glm.js';
 import { attention, feedForward, headNorms, lateNorms, norms, onlyIn, qwenExperts, sharedExperts } from './rows.js';
-
-/** Names of a layer that predicts a further token. */
-const nextNames: readonly (readonly [RegExp, string])[] = [
-  [/^mtp\.layers\.0\./, 'model.layers.#.'],
-  [/^mtp\.fc\./, 'model.layers.#.eh_proj.'],
-  [/^mtp\.pre_fc_norm_embedding\./, 'model.layers.#.enorm.'],
-  [/^mtp\.pre_fc_norm_hidden\./, 'model.layers.#.hnorm.'],
-  [/^mtp\.norm\./, 'model.layers.#.shared_head.norm.'],
-];
 
 /** The window and its layers. */
 function windowKeys(draft: Draft): Keys {
@@ -149,8 +140,7 @@ const exaoneMoe: ModelClass = {
           ...onlyIn(nextRows, (layer) => layer >= layers),
         ],
         // The layer that predicts a further token has a name of its own.
-        rename: (name) =>
-          nextNames.reduce((own, [from, to]) => own.replace(from, to.replace('#', String(layers))), name),
+        rename: (name) => nextName(name, layers),
       },
     };
   },

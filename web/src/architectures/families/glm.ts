@@ -168,6 +168,19 @@ export const nextRows: readonly Row[] = [
   { from: 'shared_head.norm', to: 'nextn.shared_head_norm', shape: ['hidden'], optional: true },
 ];
 
+/** Names of a layer that predicts a further token, in models that have it apart. */
+const nextNames: readonly (readonly [RegExp, string])[] = [
+  [/^mtp\.layers\.0\./, 'model.layers.#.'],
+  [/^mtp\.fc\./, 'model.layers.#.eh_proj.'],
+  [/^mtp\.pre_fc_norm_embedding\./, 'model.layers.#.enorm.'],
+  [/^mtp\.pre_fc_norm_hidden\./, 'model.layers.#.hnorm.'],
+  [/^mtp\.norm\./, 'model.layers.#.shared_head.norm.'],
+];
+
+/** The name of such a tensor among those of layers. @param layers those before it */
+export const nextName = (name: string, layers: number): string =>
+  nextNames.reduce((own, [from, to]) => own.replace(from, to.replace('#', String(layers))), name);
+
 /** Facts about the tokenizers of GLM with experts. */
 export const glmTokenizer: TokenizerFacts = {
   preTokenizers: { 'llama-bpe': 'glm4', 'smaug-bpe': 'glm4' },

@@ -25,6 +25,7 @@ import type { Row, RowsOf, TensorTable, ViewOf } from '../huggingface/tensors.js
 import type { DecoderGraph } from '../onnx/families.js';
 import type { RowWindow } from '../recipe.js';
 import { readLabels } from './bert.js';
+import { nextName, nextRows } from './glm.js';
 import {
   attention,
   embedding,
@@ -472,7 +473,12 @@ const linearNorms = plusOne([
 ]);
 
 /** The table of a model. @param rows those of linear attention. @param rest those of the feed-forward part */
-function linearTable(isLinear: readonly boolean[], rows: readonly Row[], rest: readonly Row[]): TensorTable {
+function linearTable(
+  { isLinear, next }: ReturnType<typeof readLinear>,
+  rows: readonly Row[],
+  rest: readonly Row[],
+): TensorTable {
+  const layers = isLinear.length - next;
   return {
     outside: plusOne([embedding, finalNorm, head]),
     layer: [
@@ -480,9 +486,12 @@ function linearTable(isLinear: readonly boolean[], rows: readonly Row[], rest: r
       ...onlyIn(gatedAttention, (layer) => isLinear[layer] !== true),
       ...onlyIn(rows, (layer) => isLinear[layer] === true),
       ...rest,
+      ...onlyIn(plusOne(nextRows), (layer) => layer >= layers),
     ],
-    // Leave out the layers that predict further tokens.
-    rename: (name) => (/^(model\.)?mtp\./.test(name) ? undefined : name),
+    rename(name) {
+      const own = name.replace(/^model\.(?=mtp\.)/, '');
+      return next === 0 && own.startsWith('mtp.') ? undefined : nextName(own, layers);
+    },
   };
 }
 
@@ -513,7 +522,16 @@ function readLinear(draft: Draft) {
     unsupportedConfig(
       `layer_types[${other}] is ${show(types?.[other])}; llama.cpp computes every ${step}. layer with full attention`,
     );
+  // A layer behind the last one, with full attention, may predict a further token.
+  const next = Number(draft.names.some((name) => /^(model\.)?mtp\.fc\./.test(name)));
+  if (draft.names.some((name) => /^(model\.)?mtp\.layers\.[1-9]/.test(name)))
+    unsupportedConfig(
+      'several layers predict further tokens; llama.cpp has inputs of its own for each, and the folder for the first one only',
+    );
+  if (next > 0) isLinear.push(false);
   const keys = {
+    block_count: sizes.layers + next,
+    nextn_predict_layers: next === 0 ? undefined : next,
     'ssm.conv_kernel': linear.convolved,
     'ssm.state_size': key,
     'ssm.group_count': keyHeads,
@@ -523,7 +541,7 @@ function readLinear(draft: Draft) {
     full_attention_interval: step,
     'rope.dimension_count': rotatedOf(draft, 0.25),
   };
-  return { linear, isLinear, keys };
+  return { linear, isLinear, next, keys, sizes: { layers: sizes.layers + next } };
 }
 
 const linearDefaults = {
@@ -583,26 +601,33 @@ const qwen3next: ModelClass = {
   decoder: ({ config }) => ({ feedForward: config.whole('intermediate_size', 1) }),
   details(draft) {
     checkSparse(draft);
-    const { linear, isLinear, keys } = readLinear(draft);
+    const read = readLinear(draft);
+    const { linear, keys, sizes } = read;
     const experts = withSharedExpert(draft, readExperts(draft.config, 'num_experts', expertRows));
     const rows: Row[] = [
       together(linear),
       { from: 'linear_attn.in_proj_ba', to: 'ssm_ba', shape: [2 * linear.valueHeads, 'hidden'] },
       ...linearAttention(linear, false),
     ];
-    return { ...experts, keys: { ...keys, ...experts.keys }, table: linearTable(isLinear, rows, mixture(draft)) };
+    return {
+      keys: { ...keys, ...experts.keys },
+      sizes: { ...sizes, ...experts.sizes },
+      table: linearTable(read, rows, mixture(draft)),
+    };
   },
   mlx: { qwen3_next: { ...mlxLinear, ...mlxMixture } },
 };
 
 /** Keys and the table of Qwen3.5. */
 function readQwen35(draft: Draft, rest: readonly Row[]) {
-  const { linear, isLinear, keys } = readLinear(draft);
+  const read = readLinear(draft);
+  const { linear, keys, sizes: counts } = read;
   const moves = linear.keyHeads !== linear.valueHeads;
   const sections = ropeSections(draft.rope, keys['rope.dimension_count'], [11, 11, 10]);
   return {
     keys: { ...keys, 'rope.dimension_sections': sections },
-    table: linearTable(isLinear, [...apart(linear, moves), ...linearAttention(linear, moves)], rest),
+    sizes: counts,
+    table: linearTable(read, [...apart(linear, moves), ...linearAttention(linear, moves)], rest),
   };
 }
 
@@ -620,9 +645,9 @@ const qwen35moe: ModelClass = {
   classes: { Qwen3_5MoeForCausalLM: qwen35moeDefaults, Qwen3_5MoeForConditionalGeneration: qwen35moeDefaults },
   details(draft) {
     checkSparse(draft);
-    const { keys, table } = readQwen35(draft, mixture(draft));
+    const { keys, sizes, table } = readQwen35(draft, mixture(draft));
     const experts = withSharedExpert(draft, readExperts(draft.config, 'num_experts', expertRows));
-    return { ...experts, keys: { ...keys, ...experts.keys }, table };
+    return { keys: { ...keys, ...experts.keys }, sizes: { ...sizes, ...experts.sizes }, table };
   },
   mlx: { qwen3_5_moe: { ...mlxQwen35, ...mlxMixture } },
 };

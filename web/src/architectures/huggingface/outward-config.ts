@@ -20,8 +20,8 @@ export interface FileFacts {
   has(name: RegExp): boolean;
   /** Rows of a tensor; undefined if it is missing. */
   rowsOf(name: string): number | undefined;
-  /** True for a folder with a tensor for each expert, as loaders of codes take them. */
-  readonly isApart: boolean;
+  /** The loaders of a folder of codes, which take a tensor for each expert; undefined for a folder of floats. */
+  readonly takers: 'MLX' | 'others' | undefined;
   /** Rows of the embedding. */
   readonly vocabulary: number;
   /** Factors of the rotary embedding. */

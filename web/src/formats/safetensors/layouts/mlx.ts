@@ -20,7 +20,7 @@ import {
 import { type MlxForm, type MlxWidth, mlxGroupSizes, mlxWidths } from '../../codecs/mlx.js';
 import { quoted, quotedNames } from '../../files/bytes.js';
 import { badTensor } from '../../files/errors.js';
-import type { Finding, LogicalTensor, SourceTensor } from '../../format.js';
+import type { ElementView, Finding, LogicalTensor, SourceTensor } from '../../format.js';
 import type { KnownModels } from '../../known-models.js';
 import { ruleFor } from '../../options.js';
 import { rankReason, reasons } from '../../reason.js';
@@ -135,6 +135,36 @@ function stackedExperts(name: string, members: readonly LogicalTensor[]): Logica
   return { name, shape: [members.length, ...shape], type, form, parts, isRenamed: true, gathered: { width, ...read } };
 }
 
+/** Names of the keys and values of latent attention in mlx-lm. */
+const latentName = /\.self_attn\.(embed_q|unembed_out)\.weight$/;
+
+/** Keys and values of each head out of the matrix of both, keys transposed; undefined for codes, which mlx-lm restores. */
+function splitLatent({ name, shape, type, form, parts, gathered }: LogicalTensor, config: Fields) {
+  const [heads, plain, value] = ['num_attention_heads', 'qk_nope_head_dim', 'v_head_dim'].map((key) =>
+    Number(config[key]),
+  );
+  const [rows, rank] = shape as [number, number];
+  const isKnown = heads !== undefined && plain !== undefined && value !== undefined && heads * (plain + value) === rows;
+  if (!isKnown || form.codec !== 'cast' || gathered !== undefined) return undefined;
+  const each = (plain + value) * rank;
+  const part = (
+    end: string,
+    [first, second]: readonly [number, number],
+    offset: number,
+    dims: ElementView['dims'],
+  ): LogicalTensor => ({
+    ...{ name: name.replace('kv_b_proj', end), shape: [heads, first, second], type, form, parts, isRenamed: true },
+    gathered: { width: second, view: { offset, dims: [[heads, each], ...dims] } },
+  });
+  return [
+    part('embed_q', [rank, plain], 0, [
+      [rank, 1],
+      [plain, rank],
+    ]),
+    part('unembed_out', [value, rank], plain * rank, [[value * rank, 1]]),
+  ];
+}
+
 /** The projections of experts, by their names in folders. */
 const usualProjections: Readonly<Record<string, string>> = {
   gate_proj: 'gate_proj',
@@ -174,7 +204,11 @@ function arrangedModel(source: readonly LogicalTensor[], config: Fields | undefi
   }
   const { head, experts, plusOne, embedding = 'model.embed_tokens', output = 'lm_head' } = model;
   const [embeddingName, headName] = [`${embedding}.weight`, `${output}.weight`];
-  const all = source.map((tensor): LogicalTensor => {
+  const split = source.flatMap((tensor) => {
+    const isLatent = model.splitsLatent === true && tensor.name.endsWith('.self_attn.kv_b_proj.weight');
+    return (isLatent ? splitLatent(tensor, config) : undefined) ?? [tensor];
+  });
+  const all = split.map((tensor): LogicalTensor => {
     const name = model.rename?.(tensor.name) ?? tensor.name;
     const { shape, form } = tensor;
     if (plusOne?.test(name) && shape.length === 1 && form.codec === 'cast') {
@@ -239,7 +273,7 @@ function arrangedModel(source: readonly LogicalTensor[], config: Fields | undefi
     // mlx-lm and transformers have different defaults.
     also: head === undefined && typeof stated !== 'boolean' ? ties : {},
     known: model,
-    stacks: new Set(stacks.keys()),
+    stacks: new Set([...stacks.keys(), ...all.flatMap(({ name }) => (latentName.test(name) ? [name] : []))]),
   };
 }
 
