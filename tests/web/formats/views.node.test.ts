@@ -90,6 +90,15 @@ const views: readonly (readonly [what: string, unit: number, dims: Dimensions])[
       [5, 6],
     ],
   ],
+  [
+    'elements in turns with those of a tensor before it',
+    2,
+    [
+      [3, 60],
+      [4, 2],
+      [2, -24],
+    ],
+  ],
   ['one run', 10, []],
   [
     'runs far apart',
