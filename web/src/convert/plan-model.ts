@@ -3,6 +3,7 @@ import { checkKeys } from '../core/check.js';
 import { typeError } from '../core/errors.js';
 import type { Note } from '../core/note.js';
 import { ofType } from '../core/option-problem.js';
+import { pauseFor } from '../core/waiting.js';
 import type { ModelOutput } from '../formats/files/sinks.js';
 import type { PlanChoices, Rule } from '../formats/options.js';
 import type { FormatOptions, ModelTarget, ResultFormat } from '../formats/registry.js';
@@ -16,7 +17,6 @@ import {
   outputName,
   type PlannedFile,
   type PlannedTensorInfo,
-  pauseFor,
   planFor,
   totalsOf,
   usualOutput,

@@ -3,7 +3,7 @@
 import { type ConversionReason, loadKnownModels } from '../architectures/registry.js';
 import { ScalepointError } from '../core/errors.js';
 import { type Note, noteOf } from '../core/note.js';
-import { nextTask } from '../core/waiting.js';
+import { pauseFor } from '../core/waiting.js';
 import { elementsOf } from '../formats/codecs/elements.js';
 import { codecOf, partsOf } from '../formats/codecs/registry.js';
 import { quotedNames } from '../formats/files/bytes.js';
@@ -77,12 +77,6 @@ export function outputName(output: unknown): string | undefined {
   if (output instanceof URL) return urlFileName(output) || undefined;
   return typeof output === 'string' ? output.split(/[\\/]/).pop() || undefined : undefined;
 }
-
-/** Count of tensors from which on reading, planning and reporting are tasks of their own, so that a page stays free. */
-const manyTensors = 4000;
-
-/** Lets other tasks go first, between two steps about many tensors. */
-export const pauseFor = ({ length }: readonly unknown[]) => (length > manyTensors ? nextTask() : undefined);
 
 /**
  * Plans the conversion of an open model.

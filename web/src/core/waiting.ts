@@ -64,3 +64,9 @@ export function nextTask(): Promise<void> {
     port2.postMessage(undefined);
   });
 }
+
+/** Count of tensors from which on reading, planning and reporting are tasks of their own, so that a page stays free. */
+const manyTensors = 4000;
+
+/** Lets other tasks go first, between two steps about many tensors. */
+export const pauseFor = ({ length }: readonly unknown[]) => (length > manyTensors ? nextTask() : undefined);

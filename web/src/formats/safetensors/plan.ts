@@ -483,11 +483,20 @@ function withStatistics(
  * @throws ScalepointError `BAD_FILE` if the header is too long, or if the statistics are those of another model; `UNKNOWN_FORMAT` if the
  * layout does not know the model
  */
-export function planSafetensors(
+export function planSafetensors(...given: Parameters<typeof planInSteps>): FilePlan {
+  const steps = planInSteps(...given);
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+  }
+}
+
+/** Plans as `planSafetensors`, and yields between steps that take long for many tensors. */
+export function* planInSteps(
   tensors: readonly LogicalTensor[],
   choices: SafetensorsChoices,
   setting: PlanSetting,
-): FilePlan {
+): Generator<void, FilePlan> {
   const { metadata, isModel, output = `model${extension}`, inputs, beside = new Map(), known = {} } = setting;
   const coded = layoutOfCodes(choices);
   if (!isModel && coded?.forKnownModels) {
@@ -498,6 +507,7 @@ export function planSafetensors(
   const layout = setting.planLayout?.(start) ?? coded?.plan?.(start);
   const all = layout?.tensors ?? tensors;
   const decided = decideAll(all, choices, setting, layout);
+  yield;
   const weighed =
     inputs?.statistics.importance === undefined
       ? { tensors: decided.planned, notes: [] }
@@ -522,21 +532,24 @@ export function planSafetensors(
     });
     files.unshift(index);
   }
+  yield;
   const sources = planned.map(({ source }) => source);
   const converted = planned.filter(({ form }) => codedLayoutOf(form) !== undefined);
+  const notes = [
+    ...(choices.to === 'copy' ? [] : sourceNotes(all)),
+    ...weighed.notes,
+    ...(isModel && choices.to !== 'copy'
+      ? [...(layout?.notes(planned) ?? []), ...notesOnLeft(converted, decided.left, choices.to)]
+      : []),
+    ...largeNote(choices, sources, sizes),
+  ];
+  yield;
   return {
     format: 'safetensors',
     files,
     tensors: planned,
     ...(planned.some(({ moments }) => moments !== undefined) ? { moments: inputs?.statistics.moments?.file } : {}),
-    notes: [
-      ...(choices.to === 'copy' ? [] : sourceNotes(all)),
-      ...weighed.notes,
-      ...(isModel && choices.to !== 'copy'
-        ? [...(layout?.notes(planned) ?? []), ...notesOnLeft(converted, decided.left, choices.to)]
-        : []),
-      ...largeNote(choices, sources, sizes),
-    ],
+    notes,
     decoded: [...new Set(all.flatMap(({ form }) => quantizedLayoutOf(form)?.quantMethods ?? []))],
     sidecars: isModel ? (layout?.sidecars(planned) ?? []) : [],
   };

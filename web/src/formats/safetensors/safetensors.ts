@@ -1,6 +1,7 @@
 /** safetensors files, and models in several of them. */
 import { rangeError, ScalepointError } from '../../core/errors.js';
 import { type Hint, mention, oneOf, onlyWith, without } from '../../core/option-problem.js';
+import { pauseFor } from '../../core/waiting.js';
 import { quoted } from '../files/bytes.js';
 import { badTensor } from '../files/errors.js';
 import { type ReadStretch, readNeighbors } from '../files/neighbors.js';
@@ -23,7 +24,7 @@ import {
   targetsWith,
 } from './layouts/registry.js';
 import { checkGranularity, optionEntries, type SafetensorsOptions, type SafetensorsSidecars } from './options.js';
-import { planSafetensors } from './plan.js';
+import { planInSteps } from './plan.js';
 import { safetensorsReasonText } from './reasons.js';
 import { openSafetensors } from './shards.js';
 import { safetensorsSignature } from './signature.js';
@@ -326,7 +327,7 @@ export async function planTensors(
     const content = await json(file);
     if (content !== undefined) beside.set(file, content);
   }
-  const plan = planSafetensors(tensors, choices, {
+  const steps = planInSteps(tensors, choices, {
     metadata,
     partsOf,
     isModel: true,
@@ -336,6 +337,9 @@ export async function planTensors(
     known: layout?.needsKnownModels ? await context.knownModels() : {},
     planLayout: await layout?.load?.(),
   });
+  let step = steps.next();
+  for (; !step.done; step = steps.next()) await pauseFor(tensors);
+  const plan = step.value;
   // Layouts for known models have names of their own for all tensors.
   const notes = layout?.forKnownModels ? [] : apartNotes(whole, tensors);
   return { ...plan, notes: [...notes, ...plan.notes] };
