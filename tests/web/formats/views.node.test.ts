@@ -147,5 +147,10 @@ describe('a strided view', () => {
       // Local files are read without the bytes between runs.
       if (isNear) expect(sizes.reduce((a, b) => a + b)).toBe(target.length);
     }
+    // Elements in turns with those of a tensor before it are one read.
+    const { read, sizes } = readerOf(file);
+    const view = { unit: 2, dims: [[1000, 2] as const, [2, -2000] as const], from: 0 };
+    await readView(0, 2000, view, new Uint8Array(4000), { read, isNear: false, most: 1 << 23, spare: [] });
+    expect(sizes.length).toBe(1);
   });
 });
