@@ -40,7 +40,8 @@ async function isInside(folder, path) {
 }
 
 /**
- * Serves the files of a folder on 127.0.0.1. Answers GET and HEAD only, and forbids caching.
+ * Serves the files of a folder on 127.0.0.1. Answers GET and HEAD only. Browsers may keep files of the build, whose
+ * names hold a digest of their content, and nothing else.
  * @param {object} options
  * @param {string} options.folder
  * @param {number} [options.port] the first port to try; 0 lets the system choose
@@ -55,11 +56,11 @@ export async function serve({ folder, port = 8080, policy }) {
   const server = createServer(async (request, response) => {
     const setPolicy = (/** @type {string} */ path) =>
       response.setHeader('Content-Security-Policy', policy ?? policyOf(realFolder, path));
-    setPolicy('');
     response.setHeader('X-Content-Type-Options', 'nosniff');
     response.setHeader('Referrer-Policy', 'no-referrer');
-    response.setHeader('Cache-Control', 'no-store');
     const refuse = (/** @type {number} */ status, /** @type {string} */ text) => {
+      setPolicy('');
+      response.setHeader('Cache-Control', 'no-store');
       response.writeHead(status, { 'Content-Type': 'text/plain; charset=utf-8' });
       response.end(`${text}\n`);
     };
@@ -70,6 +71,8 @@ export async function serve({ folder, port = 8080, policy }) {
     const path = request.url?.replace(/[?#].*/s, '').replace(/\/$/, '/index.html') ?? '';
     if (!(await isInside(realFolder, path))) return refuse(404, 'not found');
     setPolicy(path);
+    const lasts = path.startsWith('/assets/');
+    response.setHeader('Cache-Control', lasts ? 'public, max-age=31536000, immutable' : 'no-store');
     request.url = path;
     files(request, response, () => refuse(404, 'not found'));
   });

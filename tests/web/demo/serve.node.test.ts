@@ -55,12 +55,13 @@ describe('the static server', () => {
     expect(await page.text()).toContain('hello');
   });
 
-  it("sends the page's own policy with every answer, and forbids caching", async () => {
-    for (const path of ['', 'assets/a.js', 'nothing']) {
+  it("sends the page's own policy with every answer, and lets browsers keep files of the build alone", async () => {
+    for (const path of ['', 'assets/a.js', 'nothing', 'assets/nothing.js']) {
       const { headers } = await get(path);
       expect(headers.get('content-security-policy')).toBe(`${policy}; frame-ancestors 'none'`);
       expect(headers.get('x-content-type-options')).toBe('nosniff');
-      expect(headers.get('cache-control')).toBe('no-store');
+      const lasts = path === 'assets/a.js';
+      expect(headers.get('cache-control')).toBe(lasts ? 'public, max-age=31536000, immutable' : 'no-store');
     }
   });
 

@@ -15,8 +15,8 @@ import { savingWorkers, withWorkers } from './workers.js';
 const wholeBytes = 2 ** 28;
 /** Numbers whose conversion takes long enough to be timed. */
 const timedNumbers = 2 ** 22;
-/** Workers that measure. Others are left to the page. */
-const measuringWorkers = 1;
+/** A model of fewer bytes is measured before a worker would have started. */
+const fewBytes = 2 ** 22;
 
 /** Key of choices with the same errors. Keeping a tensor leaves the errors of others, unless these share a size with it. */
 export const errorsKey = (choice: ModelChoice) =>
@@ -85,6 +85,11 @@ export class Measurer {
     return tensors.every(({ name, kept, shape }) => kept !== undefined || shape.includes(0) || errors?.has(name));
   }
 
+  /** Workers that measure. Others are left to the page. */
+  get #workers(): number {
+    return totalBytes(this.#model.files) < fewBytes ? 0 : 1;
+  }
+
   get #isSmall(): boolean {
     return totalBytes(this.#model.files) <= wholeBytes;
   }
@@ -111,7 +116,7 @@ export class Measurer {
           begin ??= performance.now();
         },
       });
-    const result = await withWorkers(measuringWorkers, work);
+    const result = await withWorkers(this.#workers, work);
     const errors = new Map<string, MeasuredError>();
     const exact = result.sampled === 0;
     for (const { name, error, shape } of result.tensors) {
@@ -161,7 +166,7 @@ export class Measurer {
       ...options,
       rules: [others as Rule, ...rules],
       sample: timedNumbers,
-      workers: measuringWorkers,
+      workers: this.#workers,
       signal,
       // The first one waits for the worker to start, so the other one counts.
       onProgress: () => {
