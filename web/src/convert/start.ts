@@ -257,7 +257,7 @@ class TileWorkers implements TileRunner {
       const sinks = files.sinks.map(({ reference }) => reference);
       const job: TileJob = { kind: 'open', sources, sinks };
       const open = async (seat: Seat) =>
-        Object.assign(seat, await pool.ask(seat.index, { to: 'tiles', job, isAnswer: isOpenedFiles }));
+        Object.assign(seat, await pool.ask(seat.index, { handler: 'tiles', job, isAnswer: isOpenedFiles }));
       await Promise.all(seats.map(open));
       return workers;
     } catch (error) {
@@ -310,7 +310,7 @@ class TileWorkers implements TileRunner {
     seat.busy++;
     const job: TileJob = { kind: 'batch', number, batch: packBatch({ tasks, outputBytes, writes }, seat.last), spare };
     const answered = this.#pool.ask(seat.index, {
-      to: 'tiles',
+      handler: 'tiles',
       job,
       transfer: spare === undefined ? [] : [spare],
       isAnswer: (answer): answer is BatchResult | BatchFailure => isBatchAnswer(expected, answer),

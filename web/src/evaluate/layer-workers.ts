@@ -39,7 +39,7 @@ export async function withLayerWorkers<T>(
     try {
       signal?.throwIfAborted();
       const ask: LayerWorkers['ask'] = (worker, job, transfer) =>
-        started.ask(worker, { to: 'layers', job, transfer, isAnswer });
+        started.ask(worker, { handler: 'layers', job, transfer, isAnswer });
       return await use({ count: workers, core, ask });
     } finally {
       signal?.removeEventListener('abort', abort);

@@ -54,7 +54,7 @@ export class Shares {
   }
 
   #ask(worker: number, job: ScanJob, transfer: ArrayBuffer[]): Promise<ScanAnswer> {
-    return this.#pool.ask(worker, { to: 'vectors', job, transfer, isAnswer: isScanAnswer });
+    return this.#pool.ask(worker, { handler: 'vectors', job, transfer, isAnswer: isScanAnswer });
   }
 
   /** True once the workers ended, all of them with the first one. */

@@ -23,19 +23,19 @@ interface Port {
   postMessage(message: WorkerReply, transfer: ArrayBuffer[]): void;
 }
 
-/** Makes this thread a worker of a pool. @param makers make the handler of each kind of jobs, by the names of the kinds */
+/** Makes this thread a worker of a pool. @param makers make the handlers, by their names */
 export function serve(makers: Readonly<Record<string, (core: Core, send: SendData) => JobHandler>>): void {
   const handlers = new Map<string, JobHandler>();
-  /** The handler of a kind of jobs, made with the first of them: some need the large module. */
-  let handlerOf = (_kind: string): JobHandler | undefined => undefined;
+  /** The handler of a name, made with its first job: some need the large module. */
+  let handlerOf = (_name: string): JobHandler | undefined => undefined;
 
   async function carryOut(request: Exclude<WorkerRequest, { kind: 'data' }>, port: Port): Promise<void> {
     if (request.kind === 'start') {
       const core = await instantiateCore(request.calls, request.module);
       const send: SendData = (data, transfer) => port.postMessage({ kind: 'data', data }, transfer);
-      handlerOf = (kind) => {
-        const handler = handlers.get(kind) ?? makers[kind]?.(core, send);
-        if (handler !== undefined) handlers.set(kind, handler);
+      handlerOf = (name) => {
+        const handler = handlers.get(name) ?? makers[name]?.(core, send);
+        if (handler !== undefined) handlers.set(name, handler);
         return handler;
       };
       // Take the lock, and hold it until this worker ends.
@@ -52,7 +52,7 @@ export function serve(makers: Readonly<Record<string, (core: Core, send: SendDat
       port.postMessage({ kind: 'ready', locked }, []);
       return;
     }
-    const handler = handlerOf(request.to);
+    const handler = handlerOf(request.handler);
     if (handler === undefined) throw new Error('a job came before the start');
     const answer = await handler.carryOut(request.job as never);
     port.postMessage({ kind: 'answer', id: request.id, answer }, handler.movable(answer as never));
@@ -62,7 +62,7 @@ export function serve(makers: Readonly<Record<string, (core: Core, send: SendDat
   let last: Promise<void> = Promise.resolve();
   function receive(request: WorkerRequest, port: Port): void {
     if (request.kind === 'data') {
-      handlerOf(request.to)?.receive?.(request.data as never);
+      handlerOf(request.handler)?.receive?.(request.data as never);
       return;
     }
     last = last.then(async () => {

@@ -1,4 +1,4 @@
-/** Has workers carry out jobs, each with an instance of the core of its own. The kinds of jobs are those that `web/src/worker.ts` names. */
+/** Has workers carry out jobs, each with an instance of the core of its own. `web/src/worker.ts` names their handlers. */
 
 import { type ErrorData, errorFrom, ScalepointError, typeError } from '../core/errors.js';
 import type { WasmModule } from '../core/load-options.js';
@@ -82,8 +82,8 @@ function listen(
 
 /** A job for a worker. */
 export interface AskedJob<Answer> {
-  /** The kind of the job. */
-  readonly to: string;
+  /** The name of the handler that carries it out, as in `web/src/worker.ts`. */
+  readonly handler: string;
   readonly job: object;
   /** Memory that moves with the job. */
   readonly transfer?: ArrayBuffer[] | undefined;
@@ -236,7 +236,7 @@ export class WorkerPool {
   }
 
   /** Has a worker carry out a job. Those of one worker are carried out in the order of the calls. @throws ScalepointError `WORKER` */
-  ask<Answer>(worker: number, { to, job, transfer = [], isAnswer }: AskedJob<Answer>): Promise<Answer> {
+  ask<Answer>(worker: number, { handler, job, transfer = [], isAnswer }: AskedJob<Answer>): Promise<Answer> {
     return new Promise((resolve, reject) => {
       if (this.#ended !== undefined) {
         reject(this.#ended.reason);
@@ -246,7 +246,7 @@ export class WorkerPool {
       const id = this.#nextId++;
       jobs.set(id, { isAnswer, resolve, reject });
       try {
-        send(asked, { kind: 'job', id, to, job }, transfer);
+        send(asked, { kind: 'job', id, handler, job }, transfer);
       } catch (error) {
         jobs.delete(id);
         reject(error);
@@ -254,9 +254,10 @@ export class WorkerPool {
     });
   }
 
-  /** Sends a worker data for its jobs of a kind. @throws ScalepointError `WORKER` */
-  tell(worker: number, to: string, data: object, transfer: ArrayBuffer[]): void {
-    if (this.#ended === undefined) send((this.#seats[worker] as Seat).worker, { kind: 'data', to, data }, transfer);
+  /** Sends data to a handler of a worker. @throws ScalepointError `WORKER` */
+  tell(worker: number, handler: string, data: object, transfer: ArrayBuffer[]): void {
+    if (this.#ended === undefined)
+      send((this.#seats[worker] as Seat).worker, { kind: 'data', handler, data }, transfer);
   }
 
   /** Ends the workers. Jobs under way are rejected with the reason. */
@@ -281,10 +282,10 @@ export type WorkerRequest =
       readonly calls: WasmModule;
       readonly lock?: string | undefined;
     }
-  /** Work, which is carried out in the order of the messages. `to`: the kind of the job. */
-  | { readonly kind: 'job'; readonly id: number; readonly to: string; readonly job: object }
-  /** Data for jobs of a kind, which the worker takes at once. */
-  | { readonly kind: 'data'; readonly to: string; readonly data: object };
+  /** Work, which is carried out in the order of the messages. */
+  | { readonly kind: 'job'; readonly id: number; readonly handler: string; readonly job: object }
+  /** Data for jobs of a handler, which it takes at once. */
+  | { readonly kind: 'data'; readonly handler: string; readonly data: object };
 
 /** A message from a worker. */
 export type WorkerReply =
