@@ -23,7 +23,7 @@ import { type FileType, fileTypes, isCastType, type TargetType } from '../../for
 import { ruleFor } from '../../formats/options.js';
 import { type Reason, rankReason, reasons } from '../../formats/reason.js';
 import { originalModel } from '../../formats/safetensors/diffusers.js';
-import { type Architecture, staysFloat } from '../../formats/safetensors/diffusion.js';
+import { type DiffusionArchitecture, staysFloat } from '../../formats/safetensors/diffusion.js';
 import {
   codedLayoutOf,
   lowRankLayout,
@@ -154,7 +154,7 @@ const [reshapedRow, leastReshaped] = [256, 512];
 const isRaw = (name: string) => !/\.(weight|bias)$/.test(name);
 
 /** Type of a tensor that is not quantized. F32 becomes F16, unless the target is F32. */
-function plainTypeOf({ precise = [] }: Architecture, item: Item, keepsF32: boolean): string {
+function plainTypeOf({ precise = [] }: DiffusionArchitecture, item: Item, keepsF32: boolean): string {
   const { name, stored, dtype, isCoded, source } = item;
   const type = isCoded ? dtype : floatTypeOf(firstPart(source));
   if (stored.length > mostDimensions) return 'F32';
@@ -166,7 +166,7 @@ function plainTypeOf({ precise = [] }: Architecture, item: Item, keepsF32: boole
 }
 
 /** Reason not to quantize a tensor; undefined if it is quantized. */
-function keptReason(architecture: Architecture, { name, shape, stored }: Item): Reason | undefined {
+function keptReason(architecture: DiffusionArchitecture, { name, shape, stored }: Item): Reason | undefined {
   const first = shape.findIndex((dimension) => dimension !== 1);
   const rank = first < 0 ? 0 : shape.length - first;
   if (stored.length > mostDimensions) return rankReason(stored.length);
@@ -181,7 +181,7 @@ function keptReason(architecture: Architecture, { name, shape, stored }: Item): 
 
 /** Chooses the type and shape of each tensor. */
 function choicesOf(
-  architecture: Architecture,
+  architecture: DiffusionArchitecture,
   items: readonly Item[],
   fileType: FileType,
   choices: GgufChoices,
@@ -224,7 +224,7 @@ function inWritingOrder(results: readonly ResultTensor[]): ResultTensor[] {
 // ------------------------------------------------------------------------------------------------------------------------ the whole
 
 /** A tensor of the checkpoint with its shape in the result. Codes have the type of the floats that they are restored to. */
-function itemOf(architecture: Architecture, { name, tensor }: Named<LogicalTensor>): Item {
+function itemOf(architecture: DiffusionArchitecture, { name, tensor }: Named<LogicalTensor>): Item {
   // Small convolutions are reshaped because blocks of 256 do not divide their rows.
   const { shape: stored } = tensor;
   const n = elementsOf(stored);
@@ -265,7 +265,7 @@ function itemOf(architecture: Architecture, { name, tensor }: Named<LogicalTenso
  */
 export async function convertDiffusion(
   model: OpenModel,
-  architecture: Architecture,
+  architecture: DiffusionArchitecture,
   isDiffusers: boolean,
 ): Promise<Converted> {
   const { dropped = [] } = architecture;

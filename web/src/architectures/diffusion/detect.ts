@@ -6,8 +6,8 @@
 import type { Reader, SourceTensor } from '../../formats/format.js';
 import { type Reason, reasonWords } from '../../formats/reason.js';
 import {
-  type Architecture,
   architectureWith,
+  type DiffusionArchitecture,
   diffusersArchitecture,
   diffusionArchitectures,
   diffusionPrefix,
@@ -30,12 +30,12 @@ export function withoutPrefix<T extends { readonly name: string }>(tensors: read
 const diffusionNames = (tensors: readonly SourceTensor[]) => new Set(withoutPrefix(tensors).map(({ name }) => name));
 
 /** Architecture of a checkpoint; undefined for anything but a known diffusion model. */
-export function detectDiffusion(tensors: readonly SourceTensor[]): Architecture | undefined {
+export function detectDiffusion(tensors: readonly SourceTensor[]): DiffusionArchitecture | undefined {
   return architectureWith(diffusionNames(tensors));
 }
 
 /** Architecture of a checkpoint in the layout of diffusers that gets other names in GGUF. UNets keep theirs, as ComfyUI-GGUF does. */
-export function diffusersLayout(tensors: readonly SourceTensor[]): Architecture | undefined {
+export function diffusersLayout(tensors: readonly SourceTensor[]): DiffusionArchitecture | undefined {
   const name = diffusersArchitecture(diffusionNames(tensors));
   return diffusionArchitectures.find((architecture) => architecture.name === name);
 }

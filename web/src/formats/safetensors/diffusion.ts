@@ -4,7 +4,7 @@
  */
 
 /** A diffusion architecture. */
-export interface Architecture {
+export interface DiffusionArchitecture {
   /** `general.architecture`. */
   readonly name: string;
   /** Sets of tensor names. A model has this architecture if it has all names of one set. */
@@ -36,7 +36,7 @@ const stableDiffusion = {
 };
 
 /** Known architectures, in the order of detection: in the layout of diffusers, Hunyuan Video has the names of Flux, too. */
-export const diffusionArchitectures: readonly Architecture[] = [
+export const diffusionArchitectures: readonly DiffusionArchitecture[] = [
   {
     name: 'hyvid',
     keys: [['double_blocks.0.img_attn_proj.weight', 'txt_in.individual_token_refiner.blocks.1.self_attn_qkv.weight']],
@@ -197,7 +197,7 @@ export function diffusionPrefix(tensors: readonly { readonly name: string }[]): 
 }
 
 /** Architecture of a diffusion model with tensors of these names, without a prefix; undefined for other models. */
-export function architectureWith(names: ReadonlySet<string>): Architecture | undefined {
+export function architectureWith(names: ReadonlySet<string>): DiffusionArchitecture | undefined {
   return diffusionArchitectures.find(({ keys }) => keys.some((set) => set.every((key) => names.has(key))));
 }
 
@@ -207,6 +207,9 @@ export function diffusersArchitecture(names: ReadonlySet<string>): string | unde
 }
 
 /** True for a weight that stays a float for its architecture. @param name without a prefix */
-export function staysFloat({ kept, keptNames = [] }: Pick<Architecture, 'kept' | 'keptNames'>, name: string): boolean {
+export function staysFloat(
+  { kept, keptNames = [] }: Pick<DiffusionArchitecture, 'kept' | 'keptNames'>,
+  name: string,
+): boolean {
   return kept.some((part) => name.includes(part)) || keptNames.includes(name);
 }

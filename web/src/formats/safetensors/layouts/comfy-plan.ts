@@ -11,15 +11,15 @@ import { type ComfyForm, type ComfyFormat, comfyGroup } from '../../codecs/comfy
 import { rankReason, reasons } from '../../reason.js';
 import { originalModel } from '../diffusers.js';
 import {
-  type Architecture,
   architectureWith,
+  type DiffusionArchitecture,
   diffusionArchitectures,
   diffusionPrefix,
   staysFloat,
 } from '../diffusion.js';
 import { formSharing, type LayoutPlan, type LayoutStart } from './layout.js';
 
-type ComfyModel = Pick<Architecture, 'name' | 'kept' | 'keptNames' | 'measured'>;
+type ComfyModel = Pick<DiffusionArchitecture, 'name' | 'kept' | 'keptNames' | 'measured'>;
 
 /** The encoder of T5. ComfyUI tells XXL from XL by the row length of one weight. */
 const t5: ComfyModel & { readonly key: string } = {
