@@ -59,6 +59,18 @@ export type { Finding, FormatInfo, MetadataValue, Target } from './formats/forma
 export { towerArchitecture } from './formats/gguf/signature.js';
 export { mostShare } from './formats/held-back.js';
 export { NamePattern } from './formats/name-pattern.js';
+export {
+  bytesPiece,
+  integerField,
+  messageBytes,
+  nodeFor,
+  nodePieces,
+  piecesField,
+  tensorPieces,
+  textField,
+  valuePieces,
+} from './formats/onnx/file/encode.js';
+export { graphField, modelField } from './formats/onnx/file/proto.js';
 export type { HostReady } from './formats/onnx/run/host.js';
 export { decodeMessage, encodeMessage } from './formats/onnx/run/message.js';
 export { aFile, type FormatOption, type OptionTable, type Sidecar } from './formats/options.js';

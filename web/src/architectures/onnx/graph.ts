@@ -3,11 +3,11 @@ import type { Int64 } from '../../formats/files/protobuf.js';
 import {
   type AttributeValue,
   bytesPiece,
-  encodedSizeOf,
   externalPieces,
   int64Piece,
   integerField,
   type MessagePiece,
+  messageBytes,
   nodePieces,
   piecesField,
   tensorPieces,
@@ -161,7 +161,7 @@ export class GraphWriter {
     // Runtimes warn of initializers that no node reads.
     const tensors = this.#tensors.flatMap(([name, pieces]) => (this.#read.has(name) ? pieces : []));
     const graph = [...this.#nodes, bytesPiece(textField(2, 'graph')), ...tensors, ...this.#values];
-    const pieces = [
+    return messageBytes([
       bytesPiece(integerField(modelField.irVersion, irVersion)),
       bytesPiece(textField(modelField.producer, 'scalepoint')),
       ...piecesField(modelField.graph, graph),
@@ -169,15 +169,7 @@ export class GraphWriter {
       ...(this.#hasContrib
         ? piecesField(modelField.opsetImport, [bytesPiece(textField(1, contrib)), bytesPiece(integerField(2, 1))])
         : []),
-    ];
-    const all = new Uint8Array(encodedSizeOf(pieces));
-    let at = 0;
-    for (const piece of pieces) {
-      if (!('bytes' in piece)) throw new Error('a graph is made of known bytes');
-      all.set(piece.bytes, at);
-      at += piece.bytes.length;
-    }
-    return all;
+    ]);
   }
 }
 

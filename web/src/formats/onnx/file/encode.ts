@@ -1,4 +1,5 @@
 /** Encodes messages of ONNX that are added to a model. */
+import { joinedBytes } from '../../files/bytes.js';
 import type { Int64 } from '../../files/protobuf.js';
 import { attributeField, nodeField, type OnnxNode, tensorField } from './proto.js';
 
@@ -13,6 +14,15 @@ export function encodedSizeOf(pieces: readonly MessagePiece[]): number {
     if ('bytes' in piece) return sum + piece.bytes.length;
     return sum + ('size' in piece ? piece.size : piece.end - piece.begin);
   }, 0);
+}
+
+/** The bytes of a message of known bytes alone. */
+export function messageBytes(pieces: readonly MessagePiece[]): Uint8Array<ArrayBuffer> {
+  const known = pieces.map((piece) => {
+    if (!('bytes' in piece)) throw new Error('a message is made of known bytes');
+    return piece.bytes;
+  });
+  return joinedBytes(known);
 }
 
 // -------------------------------------------------------------------------------------------------------------------------- bytes
