@@ -38,8 +38,6 @@ export interface DecoderCase {
   readonly config?: FolderJson;
   /** Keys behind general.name, without the architecture in their names. */
   readonly keys: Keys;
-  /** Those before general.type. */
-  readonly earlyKeys?: Keys;
   readonly table: HandTable;
   readonly model?: Partial<Decoder>;
   /** Largest distance of logits. @defaultValue nearLogits */
@@ -71,7 +69,7 @@ export function convertedDecoder(
 
 /** Expects the keys and tensors of a case. */
 export async function expectKeysAndTensors(one: DecoderCase): Promise<void> {
-  const { architecture, table, keys, earlyKeys = [], layers = decoderBase.layers } = one;
+  const { architecture, table, keys, layers = decoderBase.layers } = one;
   const weights = weightsOfTable(table, layers);
   const result = await convertedDecoder(one, weights);
   const got = result.keys.filter(({ name }) => !name.startsWith('tokenizer.'));
@@ -82,9 +80,7 @@ export async function expectKeysAndTensors(one: DecoderCase): Promise<void> {
     ['general.type', 'model'],
     ['general.name', 'tiny'],
   ];
-  expect(byName(got.map(({ name, value }) => [name, value]))).toEqual(
-    byName([...general, ...own(earlyKeys), ...own(keys)]),
-  );
+  expect(byName(got.map(({ name, value }) => [name, value]))).toEqual(byName([...general, ...own(keys)]));
   expectTensors(result, table, layers);
   await expectOutward(one.name, result, weights);
 }

@@ -4,25 +4,30 @@ import type { Decoder } from './forward.js';
 /** Keys of a model without the architecture in their names. */
 export type Keys = readonly (readonly [name: string, value: unknown])[];
 
-/** Keys that most decoders begin with. `more` come before the norm. */
-export const common = (norm: Keys = [['attention.layer_norm_rms_epsilon', 1e-5]], theta: unknown = 10000): Keys => [
+/** Keys with other values, and further ones. A value that is undefined takes the key away. */
+export const changed = (keys: Keys, ...changes: Keys): Keys =>
+  [...new Map([...keys, ...changes])].filter(([, value]) => value !== undefined);
+
+/** Keys of most decoders. */
+const usual: Keys = [
   ['block_count', 3],
   ['context_length', 128],
   ['embedding_length', 64],
   ['feed_forward_length', 96],
   ['attention.head_count', 4],
   ['attention.head_count_kv', 2],
-  ['rope.freq_base', theta],
-  ...norm,
-];
-
-/** Keys with other values. */
-export const changed = (keys: Keys, ...changes: Keys): Keys =>
-  keys.map(([name, value]) => [name, new Map(changes).get(name) ?? value] as const);
-
-/** The lengths of heads, behind the addend of norms. */
-export const heads: Keys = [
+  ['rope.freq_base', 10000],
   ['attention.layer_norm_rms_epsilon', 1e-5],
+];
+export const common = (...changes: Keys): Keys => changed(usual, ...changes);
+
+/** In place of RMS norms, norms that subtract the mean. */
+export const layerNorm: Keys = [
+  ['attention.layer_norm_rms_epsilon', undefined],
+  ['attention.layer_norm_epsilon', 1e-5],
+];
+/** The lengths of heads. */
+export const heads: Keys = [
   ['attention.key_length', 16],
   ['attention.value_length', 16],
 ];
@@ -30,12 +35,11 @@ export const five: Keys = [
   ['expert_count', 5],
   ['expert_used_count', 2],
 ];
-
-/** Keys with those of experts before the lengths of heads. */
-export const withExperts = (keys: Keys, ...more: Keys): Keys => {
-  const at = keys.findIndex(([name]) => name.endsWith('rms_epsilon')) + 1;
-  return [...keys.slice(0, at), ...more, ...keys.slice(at)];
-};
+/** As Llama has them. */
+export const llamaKeys: Keys = [
+  ['vocab_size', 264],
+  ['rope.dimension_count', 16],
+];
 
 export const outside = `
   model.embed_tokens.weight  token_embd.weight   264x64

@@ -57,7 +57,7 @@ const bitnet = (name: string, hugging: string, attention: string, feedForward: s
   hugging,
   architecture: 'bitnet',
   config: { hidden_act: 'silu', tie_word_embeddings: true },
-  keys: [...common(), ['rope.scaling.type', 'linear'], ['rope.scaling.factor', 1]],
+  keys: common(['rope.scaling.type', 'linear'], ['rope.scaling.factor', 1]),
   table: {
     prefix,
     outside: tiedOutside,

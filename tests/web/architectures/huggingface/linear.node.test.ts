@@ -1,5 +1,5 @@
 import { type DecoderCase, type FolderJson, testDecoders, testRefusals } from '../../support/decoder-cases.js';
-import { common, gated, type Keys, outside, prefix } from '../../support/decoder-tables.js';
+import { changed, common, gated, type Keys, outside, prefix } from '../../support/decoder-tables.js';
 import {
   type Decoder,
   dot,
@@ -153,8 +153,7 @@ const counts: Keys = [
   ['expert_count', 5],
   ['expert_used_count', 2],
 ];
-const start = (more: Keys): Keys =>
-  common([usual[0]!, ...more, ...usual.slice(1)]).map(([name, value]) => [name, name === 'block_count' ? 4 : value]);
+const start = (more: Keys): Keys => common(...usual, ...more, ['block_count', 4]);
 const stateKeys: Keys = [
   ['ssm.conv_kernel', 4],
   ['ssm.state_size', 16],
@@ -226,12 +225,7 @@ const qwen35: DecoderCase = {
   architecture: 'qwen35',
   layers: 4,
   config: { ...linearConfig, rope_scaling: { mrope_section: [1, 1, 0], rope_type: 'default' } },
-  keys: [
-    ...start([]).flatMap(
-      (key): Keys => (key[0] === 'rope.freq_base' ? [['rope.dimension_sections', [1, 1, 0, 0]], key] : [key]),
-    ),
-    ...stateKeys,
-  ],
+  keys: [...start([['rope.dimension_sections', [1, 1, 0, 0]]]), ...stateKeys],
   table: { prefix, outside: ends, layer: norms + gated, some: some(tiled) },
   model: model(apart),
 };
@@ -253,14 +247,12 @@ const cases: readonly DecoderCase[] = [
     name: 'Qwen3.5 with a layer that predicts a further token',
     layers: 5,
     config: { ...qwen35.config, num_hidden_layers: 4 },
-    keys: [
-      ...qwen35.keys.map(([name, value]): Keys[number] =>
-        name === 'block_count'
-          ? [name, 5]
-          : [name, name === 'attention.recurrent_layers' ? [true, true, true, false, false] : value],
-      ),
+    keys: changed(
+      qwen35.keys,
+      ['block_count', 5],
+      ['attention.recurrent_layers', [true, true, true, false, false]],
       ['nextn_predict_layers', 1],
-    ],
+    ),
     table: {
       ...qwen35.table,
       outside: `${ends}
@@ -286,13 +278,7 @@ const cases: readonly DecoderCase[] = [
       partial_rotary_factor: undefined,
       rope_parameters: { rope_type: 'default', rope_theta: 10000, partial_rotary_factor: 0.25, mrope_section: [1, 1] },
     },
-    keys: [
-      ...start(counts).flatMap(
-        (key): Keys => (key[0] === 'rope.freq_base' ? [['rope.dimension_sections', [1, 1, 0, 0]], key] : [key]),
-      ),
-      ...expertKeys,
-      ...stateKeys,
-    ],
+    keys: [...start([...counts, ['rope.dimension_sections', [1, 1, 0, 0]]]), ...expertKeys, ...stateKeys],
     table: { prefix, outside: ends, layer: norms + mixture, some: some(tiled) },
     model: { ...model(apart), ...experts },
   },

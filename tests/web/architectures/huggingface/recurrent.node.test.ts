@@ -4,6 +4,7 @@ import { type DecoderCase, type FolderJson, testDecoders, testRefusals } from '.
 import {
   common,
   gated,
+  heads,
   type Keys,
   namesOf,
   norms,
@@ -191,16 +192,17 @@ const falconGrow: NonNullable<Decoder['grow']> = (read, p, x) => {
   return scaledBy(read.linear(`${own}down_proj`, inner), down);
 };
 
-const start: Keys = [
+const start: Keys = common(
+  ['attention.head_count_kv', undefined],
+  ['rope.freq_base', undefined],
+  ['attention.layer_norm_rms_epsilon', undefined],
   ['context_length', 2 ** 20],
-  ['embedding_length', 64],
   ['feed_forward_length', 0],
   ['attention.head_count', 0],
-  ['block_count', 3],
   ['ssm.conv_kernel', 4],
   ['ssm.inner_size', 128],
   ['ssm.state_size', 16],
-];
+);
 const ends = `
   backbone.embeddings.weight  token_embd.weight   264x64
   backbone.norm_f.weight      output_norm.weight  64`;
@@ -242,10 +244,7 @@ const graniteKeys = (
   shared: number,
   rotates: boolean,
 ): Keys => [
-  ...common([['attention.layer_norm_rms_epsilon', 1e-5], ...experts]).map(
-    ([name, value]) =>
-      [name, name === 'context_length' ? context : name.endsWith('head_count_kv') ? heads : value] as const,
-  ),
+  ...common(...experts, ['context_length', context], ['attention.head_count_kv', heads]),
   ['vocab_size', 264],
   ['rope.dimension_count', 16],
   ['attention.scale', 0.125],
@@ -300,24 +299,16 @@ function falconCase(name: string, norm: string, config: FolderJson): DecoderCase
       mamba_d_conv: 4,
       tie_word_embeddings: false,
     },
-    keys: [
-      ['context_length', 128],
-      ['embedding_length', 64],
-      ['feed_forward_length', 96],
-      ['attention.head_count', 4],
-      ['block_count', 3],
+    keys: common(
       ['ssm.conv_kernel', 4],
       ['ssm.inner_size', 128],
       ['ssm.state_size', 16],
       ['ssm.time_step_rank', 4],
       ['ssm.group_count', 2],
-      ['attention.layer_norm_rms_epsilon', 1e-5],
       ['vocab_size', 264],
-      ['attention.head_count_kv', 2],
-      ['attention.key_length', 16],
-      ['attention.value_length', 16],
+      ...heads,
       ['rope.freq_base', 1e11],
-    ],
+    ),
     table: {
       prefix,
       outside: `
@@ -623,10 +614,7 @@ const cases: readonly DecoderCase[] = [
       tie_word_embeddings: false,
     },
     keys: [
-      ...common([])
-        .filter(([name]) => name !== 'rope.freq_base')
-        .map(([name, value]) => [name, name.endsWith('head_count_kv') ? [0, 2, 0] : value] as const),
-      ['attention.layer_norm_rms_epsilon', 1e-5],
+      ...common(['rope.freq_base', undefined], ['attention.head_count_kv', [0, 2, 0]]),
       ['expert_count', 5],
       ['expert_used_count', 2],
       ['ssm.conv_kernel', 4],

@@ -11,20 +11,20 @@ import {
   headNorms,
   heads,
   type Keys,
+  llamaKeys,
   norms,
   outside,
   permuted,
   prefix,
   router,
   separate,
-  withExperts,
 } from '../decoder-tables.js';
 import { add, type Decoder, multiply, silu, softmax, turnedOf } from '../forward.js';
 import { within } from './latent.js';
 
 const sections = { rope_scaling: { type: 'mrope', mrope_section: [2, 3, 3] } };
 /** Keys of decoders whose positions have three coordinates. @param pairs those of a head that turn by each */
-const rotated = (pairs: readonly number[], norm?: Keys): Keys => [...common(norm), ['rope.dimension_sections', pairs]];
+const rotated = (pairs: readonly number[], ...more: Keys) => common(['rope.dimension_sections', pairs], ...more);
 
 const qwen2vl: DecoderCase = {
   name: 'Qwen2-VL',
@@ -49,7 +49,7 @@ const qwen3vl: DecoderCase = {
     rope_scaling: { rope_type: 'default', mrope_section: [3, 3, 2], mrope_interleaved: true },
     vision_config: { deepstack_visual_indexes: [0, 2] },
   },
-  keys: [...rotated(interleaved, heads), ['n_deepstack_layers', 2]],
+  keys: rotated(interleaved, ...heads, ['n_deepstack_layers', 2]),
   table: { prefix, outside, layer: norms + attention + headNorms + gated },
   model: { headName: 'lm_head.weight' },
 };
@@ -66,11 +66,7 @@ const qwen3vlmoe: DecoderCase = {
     moe_intermediate_size: 48,
     norm_topk_prob: true,
   },
-  keys: [
-    ...withExperts(rotated(interleaved, heads), ...five),
-    ['expert_feed_forward_length', 48],
-    ['n_deepstack_layers', 2],
-  ],
+  keys: rotated(interleaved, ...heads, ...five, ['expert_feed_forward_length', 48], ['n_deepstack_layers', 2]),
   table: {
     prefix,
     outside,
@@ -101,7 +97,7 @@ const llama: DecoderCase = {
   name: 'LLaVA',
   hugging: 'LlavaForConditionalGeneration',
   architecture: 'llama',
-  keys: [...common(), ['vocab_size', 264], ['rope.dimension_count', 16]],
+  keys: common(...llamaKeys),
   table: { prefix, outside, layer: norms + permuted + gated },
   model: { headName: 'lm_head.weight' },
 };
@@ -131,7 +127,7 @@ const cases: readonly DecoderCase[] = [
     hugging: 'Qwen3ASRForConditionalGeneration',
     architecture: 'qwen3vl',
     config: { thinker_config: { text_config: { head_dim: 16, ...thirds } } },
-    keys: [...common(heads), ['rope.dimension_sections', [3, 3, 2, 0]], ['n_deepstack_layers', 0]],
+    keys: common(...heads, ['rope.dimension_sections', [3, 3, 2, 0]], ['n_deepstack_layers', 0]),
     table: { ...thinker, layer: thinker.layer + gated },
     model: thinkerModel,
   },
@@ -151,12 +147,13 @@ const cases: readonly DecoderCase[] = [
         },
       },
     },
-    keys: [
-      ...withExperts(common(heads), ...five),
+    keys: common(
+      ...heads,
+      ...five,
       ['rope.dimension_sections', [3, 3, 2, 0]],
       ['n_deepstack_layers', 0],
       ['expert_feed_forward_length', 48],
-    ],
+    ),
     table: {
       ...thinker,
       layer: thinker.layer + separate(5, 48) + router,

@@ -11,6 +11,8 @@ import {
   heads,
   type Keys,
   lateNorms,
+  layerNorm,
+  llamaKeys,
   normBiases,
   norms,
   normsBetween,
@@ -26,8 +28,6 @@ import { attended } from './latent.js';
 
 /** As in logits.node.test.ts: a table of GELU in half precision. */
 const nearGelu = 3e-3;
-
-const layerNorm: Keys = [['attention.layer_norm_epsilon', 1e-5]];
 
 const late: Partial<Decoder> = {
   norms: {
@@ -74,16 +74,15 @@ const falconConfig = {
   parallel_attn: true,
 };
 /** Written from conversion/falcon.py. */
-const falconKeys = (keyHeads: number): Keys => [
-  ['context_length', 2048],
-  ['tensor_data_layout', 'jploski'],
-  ['embedding_length', 64],
-  ['feed_forward_length', 256],
-  ['block_count', 3],
-  ['attention.head_count', 4],
-  ['attention.head_count_kv', keyHeads],
-  ['attention.layer_norm_epsilon', 1e-5],
-];
+const falconKeys = (keyHeads: number): Keys =>
+  common(
+    ['rope.freq_base', undefined],
+    ...layerNorm,
+    ['context_length', 2048],
+    ['tensor_data_layout', 'jploski'],
+    ['feed_forward_length', 256],
+    ['attention.head_count_kv', keyHeads],
+  );
 const falconOutside = `
   transformer.word_embeddings.weight  token_embd.weight   264x64
   transformer.ln_f.weight             output_norm.weight  64
@@ -106,10 +105,6 @@ const falconModel: Partial<Decoder> = {
 };
 
 /** Written from conversion/arcee.py, whose class is that of Llama. */
-const llamaKeys: Keys = [
-  ['vocab_size', 264],
-  ['rope.dimension_count', 16],
-];
 const arcee: Omit<DecoderCase, 'name' | 'keys'> = {
   own: true,
   hugging: 'ArceeForCausalLM',
@@ -194,17 +189,7 @@ const cases: readonly DecoderCase[] = [
     hugging: 'GemmaForCausalLM',
     architecture: 'gemma',
     config: { head_dim: 16, hidden_act: 'gelu' },
-    keys: [
-      ['context_length', 128],
-      ['embedding_length', 64],
-      ['block_count', 3],
-      ['feed_forward_length', 96],
-      ['attention.head_count', 4],
-      ['attention.head_count_kv', 2],
-      ['attention.layer_norm_rms_epsilon', 1e-5],
-      ['attention.key_length', 16],
-      ['attention.value_length', 16],
-    ],
+    keys: common(['rope.freq_base', undefined], ...heads),
     table: {
       prefix,
       outside: tiedOutside.replace(/ 64$/, ' 64 +1'),
@@ -226,7 +211,7 @@ const cases: readonly DecoderCase[] = [
     name: 'Mistral Small 3',
     hugging: 'Mistral3ForConditionalGeneration',
     architecture: 'mistral3',
-    keys: [...common(), ['vocab_size', 264], ['rope.dimension_count', 16]],
+    keys: common(...llamaKeys),
     table: { prefix, outside, layer: norms + permuted + gated },
     model: untied,
     own: true,
@@ -251,25 +236,17 @@ const cases: readonly DecoderCase[] = [
         llama_4_scaling_beta: 0.5,
       },
     },
-    keys: [
-      ...common(heads).flatMap(
-        (key): Keys =>
-          key[0] === 'rope.freq_base'
-            ? [
-                ['rope.scaling.type', 'yarn'],
-                ['rope.scaling.factor', 4],
-                ['rope.scaling.original_context_length', 8],
-                ['rope.scaling.yarn_beta_fast', 32],
-                ['rope.scaling.yarn_beta_slow', 1],
-                key,
-              ]
-            : [key],
-      ),
-      ['vocab_size', 264],
-      ['rope.dimension_count', 16],
+    keys: common(
+      ...heads,
+      ['rope.scaling.type', 'yarn'],
+      ['rope.scaling.factor', 4],
+      ['rope.scaling.original_context_length', 8],
+      ['rope.scaling.yarn_beta_fast', 32],
+      ['rope.scaling.yarn_beta_slow', 1],
+      ...llamaKeys,
       ['rope.scaling.yarn_log_multiplier', 1],
       ['attention.temperature_scale', 0.5],
-    ],
+    ),
     table: { prefix, outside, layer: norms + permuted + gated },
     model: {
       ...untied,
@@ -289,15 +266,13 @@ const cases: readonly DecoderCase[] = [
       logits_scaling: 8,
       tie_word_embeddings: true,
     },
-    keys: [
-      ...common(),
-      ['vocab_size', 264],
-      ['rope.dimension_count', 16],
+    keys: common(
+      ...llamaKeys,
       ['attention.scale', 0.125],
       ['embedding_scale', 12],
       ['residual_scale', 0.22],
       ['logit_scale', 8],
-    ],
+    ),
     table: { prefix, outside: tiedOutside, layer: norms + permuted + gated },
     model: { scale: 64, embeddingFactor: 12, residualFactor: 0.22, logitFactor: 1 / 8 },
   },
@@ -307,7 +282,7 @@ const cases: readonly DecoderCase[] = [
     hugging: 'OlmoForCausalLM',
     architecture: 'olmo',
     config: { clip_qkv: 0.75, rms_norm_eps: undefined },
-    keys: [...common([]), ['attention.layer_norm_epsilon', 1e-5], ['attention.clamp_kqv', 0.75]],
+    keys: common(...layerNorm, ['attention.clamp_kqv', 0.75]),
     table: {
       prefix,
       outside: `
@@ -343,21 +318,14 @@ const cases: readonly DecoderCase[] = [
       sliding_window: 4,
       rope_scaling: { rope_type: 'yarn', factor: 4, original_max_position_embeddings: 32 },
     },
-    keys: [
-      ...changed(common(), ['block_count', 4]).flatMap(
-        (key): Keys =>
-          key[0] === 'rope.freq_base'
-            ? [
-                ['rope.scaling.type', 'yarn'],
-                ['rope.scaling.factor', 4],
-                ['rope.scaling.original_context_length', 32],
-                key,
-              ]
-            : [key],
-      ),
+    keys: common(
+      ['block_count', 4],
+      ['rope.scaling.type', 'yarn'],
+      ['rope.scaling.factor', 4],
+      ['rope.scaling.original_context_length', 32],
       ['attention.sliding_window', 4],
       ['attention.sliding_window_pattern', [true, true, true, false]],
-    ],
+    ),
     table: {
       prefix,
       outside,
@@ -380,7 +348,7 @@ const cases: readonly DecoderCase[] = [
     hugging: 'Glm4ForCausalLM',
     architecture: 'glm4',
     config: { head_dim: 16, attention_bias: true, rms_norm_eps: 1e-5, partial_rotary_factor: 0.5 },
-    keys: [...common(heads), ['rope.dimension_count', 8]],
+    keys: common(...heads, ['rope.dimension_count', 8]),
     table: {
       prefix,
       outside,
@@ -431,17 +399,7 @@ const cases: readonly DecoderCase[] = [
       vocab_size: 264,
       tie_word_embeddings: false,
     },
-    keys: [
-      ['context_length', 128],
-      ['embedding_length', 64],
-      ['feed_forward_length', 96],
-      ['block_count', 3],
-      ['attention.head_count', 4],
-      ['attention.head_count_kv', 2],
-      ['attention.layer_norm_rms_epsilon', 1e-6],
-      ['rope.dimension_count', 8],
-      ['rope.freq_base', 500000],
-    ],
+    keys: common(['attention.layer_norm_rms_epsilon', 1e-6], ['rope.dimension_count', 8], ['rope.freq_base', 500000]),
     table: {
       prefix: 'transformer.encoder.layers.',
       outside: `
@@ -479,17 +437,7 @@ const cases: readonly DecoderCase[] = [
     hugging: 'GlmForCausalLM',
     architecture: 'chatglm',
     config: { head_dim: 16, attention_bias: true, partial_rotary_factor: 0.5, rope_theta: 5000 },
-    keys: [
-      ['context_length', 128],
-      ['embedding_length', 64],
-      ['feed_forward_length', 96],
-      ['block_count', 3],
-      ['attention.head_count', 4],
-      ['attention.head_count_kv', 2],
-      ['attention.layer_norm_rms_epsilon', 1e-5],
-      ['rope.dimension_count', 8],
-      ['rope.freq_base', 5000],
-    ],
+    keys: common(['rope.dimension_count', 8], ['rope.freq_base', 5000]),
     table: {
       prefix,
       outside,
@@ -565,7 +513,7 @@ const cases: readonly DecoderCase[] = [
       ...{ num_kv_heads: 2, new_decoder_architecture: true, num_ln_in_parallel_attn: 1 },
       ...{ max_position_embeddings: 8192, rope_theta: 500042, ffn_hidden_size: 256 },
     },
-    keys: [...changed(falconKeys(2), ['context_length', 8192]), ['rope.freq_base', 500042]],
+    keys: changed(falconKeys(2), ['context_length', 8192], ['rope.freq_base', 500042]),
     table: {
       prefix: 'transformer.h.',
       outside: falconOutside,
@@ -602,7 +550,7 @@ const cases: readonly DecoderCase[] = [
     hugging: 'Starcoder2ForCausalLM',
     architecture: 'starcoder2',
     config: { norm_epsilon: 1e-5, hidden_act: 'gelu_pytorch_tanh', use_bias: true },
-    keys: common(layerNorm),
+    keys: common(...layerNorm),
     table: {
       prefix,
       outside: `${tiedOutside}
@@ -623,17 +571,12 @@ const cases: readonly DecoderCase[] = [
     hugging: 'StableLmForCausalLM',
     architecture: 'stablelm',
     config: { layer_norm_eps: 1e-5, use_qkv_bias: true, partial_rotary_factor: 0.25 },
-    keys: [
-      ['context_length', 128],
-      ['embedding_length', 64],
-      ['block_count', 3],
-      ['feed_forward_length', 96],
+    keys: common(
+      ['rope.freq_base', undefined],
+      ...layerNorm,
       ['rope.dimension_count', 4],
-      ['attention.head_count', 4],
-      ['attention.head_count_kv', 2],
       ['use_parallel_residual', false],
-      ['attention.layer_norm_epsilon', 1e-5],
-    ],
+    ),
     table: {
       prefix,
       outside: `${outside}
@@ -647,17 +590,12 @@ const cases: readonly DecoderCase[] = [
     hugging: 'StableLmForCausalLM',
     architecture: 'stablelm',
     config: { layer_norm_eps: 1e-5, use_parallel_residual: true, qk_layernorm: true, partial_rotary_factor: 0.25 },
-    keys: [
-      ['context_length', 128],
-      ['embedding_length', 64],
-      ['block_count', 3],
-      ['feed_forward_length', 96],
+    keys: common(
+      ['rope.freq_base', undefined],
+      ...layerNorm,
       ['rope.dimension_count', 4],
-      ['attention.head_count', 4],
-      ['attention.head_count_kv', 2],
       ['use_parallel_residual', true],
-      ['attention.layer_norm_epsilon', 1e-5],
-    ],
+    ),
     table: {
       prefix,
       outside: `${outside}
@@ -689,16 +627,13 @@ const cases: readonly DecoderCase[] = [
     hugging: 'GPTNeoXForCausalLM',
     architecture: 'gptneox',
     config: { layer_norm_eps: 1e-5, rotary_pct: 0.5, hidden_act: 'gelu_pytorch_tanh', rope_theta: undefined },
-    keys: [
-      ['context_length', 128],
-      ['embedding_length', 64],
-      ['block_count', 3],
-      ['feed_forward_length', 96],
+    keys: common(
+      ['attention.head_count_kv', undefined],
+      ['rope.freq_base', undefined],
+      ...layerNorm,
       ['rope.dimension_count', 8],
-      ['attention.head_count', 4],
       ['use_parallel_residual', true],
-      ['attention.layer_norm_epsilon', 1e-5],
-    ],
+    ),
     table: {
       prefix: 'gpt_neox.layers.',
       outside: `
@@ -745,16 +680,13 @@ const cases: readonly DecoderCase[] = [
       intermediate_size: 256,
       num_key_value_heads: null,
     },
-    keys: [
-      ['context_length', 128],
-      ['embedding_length', 64],
+    keys: common(
+      ['rope.freq_base', undefined],
+      ...layerNorm,
       ['feed_forward_length', 256],
-      ['block_count', 3],
-      ['attention.head_count', 4],
       ['attention.head_count_kv', 4],
-      ['attention.layer_norm_epsilon', 1e-5],
       ['rope.dimension_count', 8],
-    ],
+    ),
     table: {
       prefix,
       outside: `
@@ -798,11 +730,7 @@ const cases: readonly DecoderCase[] = [
     hugging: 'CohereForCausalLM',
     architecture: 'command-r',
     config: { layer_norm_eps: 1e-5, logit_scale: 0.25, model_max_length: 256 },
-    keys: [
-      ...changed(common(layerNorm), ['context_length', 256]),
-      ['logit_scale', 0.25],
-      ['rope.scaling.type', 'none'],
-    ],
+    keys: common(...layerNorm, ['context_length', 256], ['logit_scale', 0.25], ['rope.scaling.type', 'none']),
     table: {
       prefix,
       outside: tiedOutside,
@@ -824,11 +752,13 @@ const cases: readonly DecoderCase[] = [
     architecture: 'command-r',
     layers: 64,
     config: { layer_norm_eps: 1e-5, logit_scale: 0.25, model_max_length: 256, use_qk_norm: true },
-    keys: [
-      ...changed(common(layerNorm), ['context_length', 256], ['block_count', 64]),
+    keys: common(
+      ...layerNorm,
+      ['context_length', 256],
+      ['block_count', 64],
       ['logit_scale', 0.25],
       ['rope.scaling.type', 'none'],
-    ],
+    ),
     table: {
       prefix,
       outside: tiedOutside,
@@ -854,14 +784,14 @@ const cases: readonly DecoderCase[] = [
     architecture: 'cohere2',
     layers: 4,
     config: { layer_norm_eps: 1e-5, logit_scale: 0.25, sliding_window: 4, rotary_pct: 1 },
-    keys: [
-      ...changed(common(layerNorm), ['block_count', 4]),
+    keys: common(
+      ...layerNorm,
+      ['block_count', 4],
       ['logit_scale', 0.25],
       ['attention.sliding_window', 4],
-      ['vocab_size', 264],
-      ['rope.dimension_count', 16],
+      ...llamaKeys,
       ['rope.scaling.type', 'none'],
-    ],
+    ),
     table: {
       prefix,
       outside: tiedOutside,
@@ -885,7 +815,7 @@ const cases: readonly DecoderCase[] = [
     hugging: 'Exaone4ForCausalLM',
     architecture: 'exaone4',
     config: { sliding_window: null, head_dim: 16 },
-    keys: [...common(heads), ['vocab_size', 264]],
+    keys: common(...heads, ['vocab_size', 264]),
     table: { prefix, outside, layer: lateNorms + attention + headNorms + gated },
     model: { ...untied, ...late },
   },
@@ -896,12 +826,12 @@ const cases: readonly DecoderCase[] = [
     architecture: 'exaone4',
     layers: 64,
     config: { sliding_window: 4, sliding_window_pattern: 'LLLG' },
-    keys: [
-      ...changed(common(), ['block_count', 64]),
+    keys: common(
+      ['block_count', 64],
       ['vocab_size', 264],
       ['attention.sliding_window', 4],
       ['attention.sliding_window_pattern', Array.from({ length: 64 }, (_, i) => i % 4 !== 3)],
-    ],
+    ),
     table: { prefix, outside, layer: lateNorms + attention + headNorms + gated },
     model: {
       ...untied,
@@ -916,11 +846,11 @@ const cases: readonly DecoderCase[] = [
     hugging: 'HunYuanDenseV1ForCausalLM',
     architecture: 'hunyuan-dense',
     config: { use_qk_norm: true, rope_scaling: { type: 'xdrope', alpha: 50 }, tie_word_embeddings: true },
-    keys: [
-      ...common(undefined, expect.closeTo(10000 * 50 ** (16 / 14), 6)),
+    keys: common(
+      ['rope.freq_base', expect.closeTo(10000 * 50 ** (16 / 14), 6)],
       ['rope.scaling.type', 'none'],
       ['rope.scaling.factor', 1],
-    ],
+    ),
     table: {
       prefix,
       outside: tiedOutside,
@@ -940,7 +870,7 @@ const cases: readonly DecoderCase[] = [
     hugging: 'Ernie4_5ForCausalLM',
     architecture: 'ernie4_5',
     config: { head_dim: 16, tie_word_embeddings: true },
-    keys: common(heads),
+    keys: common(...heads),
     table: { prefix, outside: tiedOutside, layer: norms + attention + gated },
     model: { neighbors: true },
     own: true,
@@ -951,7 +881,7 @@ const cases: readonly DecoderCase[] = [
     hugging: 'Ernie4_5_ForCausalLM',
     architecture: 'ernie4_5',
     config: { head_dim: 16 },
-    keys: common(heads),
+    keys: common(...heads),
     table: {
       prefix: 'ernie.layers.',
       outside: outside.replaceAll('model.', 'ernie.'),
@@ -979,13 +909,13 @@ const cases: readonly DecoderCase[] = [
     hugging: 'NemotronForCausalLM',
     architecture: 'nemotron',
     config: { norm_eps: 1e-5, partial_rotary_factor: 0.5, hidden_act: 'relu2', head_dim: 16 },
-    keys: [
-      ...common(heads),
+    keys: common(
+      ...heads,
       ['vocab_size', 264],
       ['attention.layer_norm_epsilon', 1e-5],
       ['rope.dimension_count', 8],
       ['rope.scaling.type', 'none'],
-    ],
+    ),
     table: {
       prefix,
       outside: `
@@ -1012,7 +942,7 @@ const cases: readonly DecoderCase[] = [
   {
     ...arcee,
     name: 'Arcee',
-    keys: [...common(), ...llamaKeys],
+    keys: common(...llamaKeys),
   },
   {
     ...arcee,
@@ -1022,15 +952,13 @@ const cases: readonly DecoderCase[] = [
       head_dim: 16,
       rope_scaling: { rope_type: 'yarn', factor: 4, original_max_position_embeddings: 32 },
     },
-    keys: [
-      ...common(),
+    keys: common(
       ...llamaKeys,
-      ['attention.key_length', 16],
-      ['attention.value_length', 16],
+      ...heads,
       ['rope.scaling.type', 'yarn'],
       ['rope.scaling.factor', 4],
       ['rope.scaling.original_context_length', 32],
-    ],
+    ),
     model: { ...arcee.model, frequencies: yarn(16, 4, 32), rotaryFactor: 0.1 * Math.log(4) + 1 },
   },
   {
@@ -1040,7 +968,7 @@ const cases: readonly DecoderCase[] = [
       ...arcee.config,
       rope_scaling: { rope_type: 'llama3', factor: 8, original_max_position_embeddings: 64 },
     },
-    keys: [...common(), ...llamaKeys],
+    keys: common(...llamaKeys),
     model: { ...arcee.model, frequencies: llama3(8, 64) },
   },
   {
@@ -1056,7 +984,7 @@ const cases: readonly DecoderCase[] = [
       tie_word_embeddings: true,
     },
     // Two thirds of 140 are 93, and 96 is the next multiple of 32.
-    keys: [...changed(common(), ['attention.head_count_kv', [0, 2, 0]]), ['vocab_size', 264], ['shortconv.l_cache', 3]],
+    keys: common(['attention.head_count_kv', [0, 2, 0]], ['vocab_size', 264], ['shortconv.l_cache', 3]),
     table: { ...lfm2, layer: lfm2.layer + lfm2Dense },
     model: lfm2Model,
   },
@@ -1065,12 +993,11 @@ const cases: readonly DecoderCase[] = [
     hugging: 'Phi4ForCausalLMV',
     architecture: 'phi3',
     config: { original_max_position_embeddings: 128, sliding_window: null, tie_word_embeddings: false },
-    keys: [
-      ...common(),
+    keys: common(
       ['rope.scaling.original_context_length', 128],
       ['rope.dimension_count', 16],
       ['attention.sliding_window', 0],
-    ],
+    ),
     table: {
       prefix,
       outside,
@@ -1091,11 +1018,11 @@ const cases: readonly DecoderCase[] = [
       hidden_act: 'xielu',
       rope_scaling: { rope_type: 'llama3', factor: 8, original_max_position_embeddings: 64 },
     },
-    keys: [
-      ...common(heads),
+    keys: common(
+      ...heads,
       ...llamaKeys,
       ...['alpha_n', 'alpha_p', 'beta', 'eps'].map((part) => [`xielu.${part}`, apertusNumbers(part)] as const),
-    ],
+    ),
     table: apertusTable,
     model: {
       ...untied,
@@ -1119,7 +1046,7 @@ const cases: readonly DecoderCase[] = [
     hugging: 'SeedOssForCausalLM',
     architecture: 'seed_oss',
     config: { head_dim: 16, attention_bias: true, attention_out_bias: false },
-    keys: common(heads),
+    keys: common(...heads),
     table: {
       prefix,
       outside,
@@ -1165,7 +1092,7 @@ const cases: readonly DecoderCase[] = [
     hugging: 'InternLM3ForCausalLM',
     architecture: 'llama',
     config: { head_dim: 16, rope_scaling: { rope_type: 'dynamic', factor: 6 } },
-    keys: [...common(heads), ['vocab_size', 264], ['rope.dimension_count', 16]],
+    keys: common(...heads, ...llamaKeys),
     table: { prefix, outside, layer: norms + permuted + gated },
     model: untied,
   },
@@ -1174,7 +1101,7 @@ const cases: readonly DecoderCase[] = [
     hugging: 'MiniCPMForCausalLM',
     architecture: 'minicpm',
     config: { scale_emb: 12, scale_depth: 1.4, dim_model_base: 32, tie_word_embeddings: true },
-    keys: [...common(), ['embedding_scale', 12], ['residual_scale', 1.4 / Math.sqrt(3)], ['logit_scale', 2]],
+    keys: common(['embedding_scale', 12], ['residual_scale', 1.4 / Math.sqrt(3)], ['logit_scale', 2]),
     table: { prefix, outside: tiedOutside, layer: norms + permuted + gated },
     model: { embeddingFactor: 12, residualFactor: 1.4 / Math.sqrt(3), logitFactor: 1 / 2 },
   },
@@ -1191,14 +1118,13 @@ const cases: readonly DecoderCase[] = [
       layer_norm_epsilon: 1e-5,
       activation_function: 'gelu_new',
     },
-    keys: [
-      ['block_count', 3],
+    keys: common(
+      ['attention.head_count_kv', undefined],
+      ['rope.freq_base', undefined],
+      ...layerNorm,
       ['context_length', 32],
-      ['embedding_length', 64],
       ['feed_forward_length', 256],
-      ['attention.head_count', 4],
-      ['attention.layer_norm_epsilon', 1e-5],
-    ],
+    ),
     table: {
       prefix: 'transformer.h.',
       outside: `

@@ -5,13 +5,13 @@ import type { DecoderCase, Refusal } from '../decoder-cases.js';
 import {
   attention,
   biases,
-  changed,
   common,
   experts,
   five,
   gated,
   headNorms,
   heads,
+  llamaKeys,
   mixtral,
   mixtralExperts,
   namesOf,
@@ -27,7 +27,6 @@ import {
   shared,
   tiedOutside,
   untied,
-  withExperts,
 } from '../decoder-tables.js';
 import {
   add,
@@ -67,11 +66,7 @@ const qwen2moe: Omit<DecoderCase, 'name' | 'table'> = {
     shared_expert_intermediate_size: 80,
     norm_topk_prob: false,
   },
-  keys: [
-    ...withExperts(common(), ...five),
-    ['expert_feed_forward_length', 48],
-    ['expert_shared_feed_forward_length', 80],
-  ],
+  keys: common(...five, ['expert_feed_forward_length', 48], ['expert_shared_feed_forward_length', 80]),
   model: {
     ...routed,
     shares: { of: 'all' },
@@ -106,11 +101,13 @@ const gptOss: DecoderCase = {
     layer_types: ['sliding_attention', 'full_attention', 'sliding_attention', 'full_attention'],
     tie_word_embeddings: false,
   },
-  keys: [
-    ...changed(withExperts(common(heads), ['expert_count', 5], ['expert_used_count', 2]), ['block_count', 4]),
+  keys: common(
+    ...heads,
+    ...five,
+    ['block_count', 4],
     ['attention.sliding_window', 4],
     ['expert_feed_forward_length', 96],
-  ],
+  ),
   table: {
     prefix,
     outside,
@@ -182,7 +179,7 @@ const cases: readonly DecoderCase[] = [
       moe_intermediate_size: 48,
       norm_topk_prob: true,
     },
-    keys: [...withExperts(common(heads), ...five), ['expert_feed_forward_length', 48]],
+    keys: common(...heads, ...five, ['expert_feed_forward_length', 48]),
     table: { prefix, outside, layer: norms + attention + headNorms + router + stacked(48) },
     model: { ...routed, stacked: ['mlp.experts.gate_up_proj', 'mlp.experts.down_proj'] },
   },
@@ -208,22 +205,14 @@ const cases: readonly DecoderCase[] = [
         short_mscale: 1.25,
       },
     },
-    earlyKeys: [['rope.scaling.attn_factor', phiFactor]],
-    keys: [
+    keys: common(
       ['context_length', 8192],
+      ['rope.scaling.attn_factor', phiFactor],
       ['rope.scaling.original_context_length', 4096],
-      ['embedding_length', 64],
-      ['feed_forward_length', 96],
-      ['block_count', 3],
-      ['attention.head_count', 4],
-      ['attention.head_count_kv', 2],
-      ['attention.layer_norm_rms_epsilon', 1e-5],
       ['rope.dimension_count', 16],
-      ['rope.freq_base', 10000],
       ['attention.sliding_window', 8192],
-      ['expert_used_count', 2],
-      ['expert_count', 5],
-    ],
+      ...five,
+    ),
     table: {
       prefix,
       outside: `${outside}
@@ -255,7 +244,7 @@ const cases: readonly DecoderCase[] = [
       norm_topk_prob: false,
       clip_qkv: null,
     },
-    keys: changed(withExperts(common(), ...five), ['attention.head_count_kv', 4]),
+    keys: common(...five, ['attention.head_count_kv', 4]),
     table: {
       prefix,
       outside,
@@ -280,15 +269,14 @@ const cases: readonly DecoderCase[] = [
       logits_scaling: 8,
       tie_word_embeddings: true,
     },
-    keys: [
-      ...withExperts(common(), ...five),
-      ['vocab_size', 264],
-      ['rope.dimension_count', 16],
+    keys: common(
+      ...five,
+      ...llamaKeys,
       ['attention.scale', 0.125],
       ['embedding_scale', 12],
       ['residual_scale', 0.22],
       ['logit_scale', 8],
-    ],
+    ),
     table: {
       prefix,
       outside: tiedOutside,
@@ -319,16 +307,15 @@ const cases: readonly DecoderCase[] = [
       shared_intermediate_size: 80,
       attention_multiplier: 0.25,
     },
-    keys: [
-      ...withExperts(common(), ...five),
-      ['vocab_size', 264],
-      ['rope.dimension_count', 16],
+    keys: common(
+      ...five,
+      ...llamaKeys,
       ['attention.scale', 0.25],
       ['embedding_scale', 1],
       ['residual_scale', 1],
       ['logit_scale', 1],
       ['expert_shared_feed_forward_length', 80],
-    ],
+    ),
     table: {
       prefix,
       outside,
@@ -373,11 +360,12 @@ const cases: readonly DecoderCase[] = [
       use_qk_norm: true,
       attention_bias: true,
     },
-    keys: [
-      ...changed(withExperts(common(heads), ...five, ['expert_group_count', 1], ['expert_group_used_count', 1]), [
-        'block_count',
-        4,
-      ]),
+    keys: common(
+      ...heads,
+      ...five,
+      ['expert_group_count', 1],
+      ['expert_group_used_count', 1],
+      ['block_count', 4],
       ['rope.dimension_count', 8],
       ['expert_feed_forward_length', 48],
       ['expert_shared_count', 1],
@@ -386,7 +374,7 @@ const cases: readonly DecoderCase[] = [
       ['expert_weights_scale', 1.5],
       ['expert_weights_norm', true],
       ['nextn_predict_layers', 1],
-    ],
+    ),
     table: {
       prefix,
       outside,
@@ -426,16 +414,15 @@ const cases: readonly DecoderCase[] = [
       moe_layer_start_index: 1,
       moe_intermediate_size: 48,
     },
-    keys: [
-      ...common(heads),
-      ['expert_count', 5],
-      ['expert_used_count', 2],
+    keys: common(
+      ...heads,
+      ...five,
       ['interleave_moe_layer_step', 1],
       ['leading_dense_block_count', 1],
       ['expert_feed_forward_length', 48],
       ['expert_shared_count', 1],
       ['expert_shared_feed_forward_length', 48],
-    ],
+    ),
     table: {
       prefix,
       outside,
@@ -462,11 +449,14 @@ const cases: readonly DecoderCase[] = [
     hugging: 'MiniMaxM2ForCausalLM',
     architecture: 'minimax-m2',
     config: { head_dim: 16, rotary_dim: 8, num_local_experts: 5, num_experts_per_tok: 2, intermediate_size: 48 },
-    keys: [
-      ...changed(withExperts(common(heads), ...five, ['expert_gating_func', 2]), ['feed_forward_length', 48]),
+    keys: common(
+      ...heads,
+      ...five,
+      ['expert_gating_func', 2],
+      ['feed_forward_length', 48],
       ['expert_feed_forward_length', 48],
       ['rope.dimension_count', 8],
-    ],
+    ),
     table: {
       prefix,
       outside,
@@ -501,14 +491,15 @@ const cases: readonly DecoderCase[] = [
       norm_topk_prob: true,
       use_expert_bias: true,
     },
-    keys: [
-      ...changed(withExperts(common(), ...five), ['attention.head_count_kv', [0, 2, 0]]),
+    keys: common(
+      ...five,
+      ['attention.head_count_kv', [0, 2, 0]],
       ['expert_feed_forward_length', 48],
       ['leading_dense_block_count', 1],
       ['expert_gating_func', 2],
       ['vocab_size', 264],
       ['shortconv.l_cache', 3],
-    ],
+    ),
     table: {
       ...lfm2,
       some: [
@@ -547,17 +538,13 @@ const cases: readonly DecoderCase[] = [
       topk_group: 1,
       routed_scaling_factor: 1.5,
     },
-    keys: [
-      ...changed(
-        withExperts(
-          common(heads),
-          ...five,
-          ['expert_group_count', 1],
-          ['expert_group_used_count', 1],
-          ['expert_gating_func', 2],
-        ),
-        ['block_count', 4],
-      ),
+    keys: common(
+      ...heads,
+      ...five,
+      ['expert_group_count', 1],
+      ['expert_group_used_count', 1],
+      ['expert_gating_func', 2],
+      ['block_count', 4],
       ['rope.dimension_count', 8],
       ['leading_dense_block_count', 1],
       ['vocab_size', 264],
@@ -567,7 +554,7 @@ const cases: readonly DecoderCase[] = [
       ['expert_shared_count', 1],
       ['expert_weights_norm', true],
       ['nextn_predict_layers', 1],
-    ],
+    ),
     table: {
       prefix,
       outside: `
@@ -629,8 +616,11 @@ const cases: readonly DecoderCase[] = [
       norm_topk_prob: true,
       attention_bias: false,
     },
-    keys: [
-      ...withExperts(common(heads), ...five, ['expert_group_count', 1], ['expert_group_used_count', 1]),
+    keys: common(
+      ...heads,
+      ...five,
+      ['expert_group_count', 1],
+      ['expert_group_used_count', 1],
       ['rope.dimension_count', 16],
       ['expert_feed_forward_length', 48],
       ['expert_shared_count', 1],
@@ -638,7 +628,7 @@ const cases: readonly DecoderCase[] = [
       ['expert_gating_func', 2],
       ['expert_weights_scale', 1],
       ['expert_weights_norm', true],
-    ],
+    ),
     table: {
       prefix,
       outside,
@@ -678,13 +668,15 @@ const cases: readonly DecoderCase[] = [
       use_qk_norm: true,
       tie_word_embeddings: false,
     },
-    keys: [
-      ...changed(withExperts(common(heads), ['expert_count', 5], ['expert_used_count', 1]), ['block_count', 4]),
-      ['vocab_size', 264],
-      ['rope.dimension_count', 16],
+    keys: common(
+      ...heads,
+      ['expert_count', 5],
+      ['expert_used_count', 1],
+      ['block_count', 4],
+      ...llamaKeys,
       ['interleave_moe_layer_step', 2],
       ['expert_feed_forward_length', 48],
-    ],
+    ),
     table: {
       prefix,
       outside,
@@ -757,14 +749,16 @@ const cases: readonly DecoderCase[] = [
       num_shared_expert: [1, 1, 1],
       rope_scaling: { type: 'xdrope', alpha: 1000 },
     },
-    keys: [
-      ...changed(withExperts(common(heads), ...five), ['rope.freq_base', expect.closeTo(10000 * 1000 ** (16 / 14), 3)]),
+    keys: common(
+      ...heads,
+      ...five,
+      ['rope.freq_base', expect.closeTo(10000 * 1000 ** (16 / 14), 3)],
       ['rope.scaling.type', 'none'],
       ['rope.scaling.factor', 1],
       ['expert_feed_forward_length', 96],
       ['expert_shared_feed_forward_length', 96],
       ['expert_shared_count', 1],
-    ],
+    ),
     table: {
       prefix,
       outside,
@@ -804,11 +798,12 @@ const cases: readonly DecoderCase[] = [
       topk_group: 1,
       num_nextn_predict_layers: 1,
     },
-    keys: [
-      ...changed(withExperts(common(heads), ...five, ['expert_group_count', 1], ['expert_group_used_count', 1]), [
-        'block_count',
-        5,
-      ]),
+    keys: common(
+      ...heads,
+      ...five,
+      ['expert_group_count', 1],
+      ['expert_group_used_count', 1],
+      ['block_count', 5],
       ['expert_gating_func', 2],
       ['vocab_size', 264],
       ['attention.sliding_window', 4],
@@ -821,7 +816,7 @@ const cases: readonly DecoderCase[] = [
       ['leading_dense_block_count', 1],
       ['nextn_predict_layers', 1],
       ['rope.scaling.type', 'none'],
-    ],
+    ),
     table: {
       prefix,
       outside: `${outside}

@@ -4,6 +4,7 @@ import type { DecoderCase, FolderJson, Refusal } from '../decoder-cases.js';
 import {
   changed,
   common,
+  five,
   gated,
   type Keys,
   next,
@@ -14,7 +15,6 @@ import {
   shared,
   tiedOutside,
   untied,
-  withExperts,
 } from '../decoder-tables.js';
 import {
   add,
@@ -129,22 +129,24 @@ export const latentConfig: FolderJson = {
   first_k_dense_replace: 1,
   routed_scaling_factor: 1.5,
 };
-export const latentKeys = (experts: Keys, query: Keys, norm: Keys): Keys => [
-  ...changed(withExperts(common(), ...experts), ['attention.head_count_kv', 1]),
-  ['leading_dense_block_count', 1],
-  ['vocab_size', 264],
-  ...query,
-  ['attention.kv_lora_rank', 32],
-  ['attention.key_length', 40],
-  ['attention.value_length', 32],
-  ['attention.key_length_mla', 20],
-  ['attention.value_length_mla', 20],
-  ['expert_feed_forward_length', 48],
-  ['expert_shared_count', 2],
-  ['expert_weights_scale', 1.5],
-  ...norm,
-  ['rope.dimension_count', 8],
-];
+export const latentKeys = (experts: Keys, query: Keys, norm: Keys): Keys =>
+  common(
+    ...experts,
+    ['attention.head_count_kv', 1],
+    ['leading_dense_block_count', 1],
+    ['vocab_size', 264],
+    ...query,
+    ['attention.kv_lora_rank', 32],
+    ['attention.key_length', 40],
+    ['attention.value_length', 32],
+    ['attention.key_length_mla', 20],
+    ['attention.value_length_mla', 20],
+    ['expert_feed_forward_length', 48],
+    ['expert_shared_count', 2],
+    ['expert_weights_scale', 1.5],
+    ...norm,
+    ['rope.dimension_count', 8],
+  );
 
 export const compressed = `${deepseekLayer}
   self_attn.q_a_proj.weight       attn_q_a.weight       24x64
@@ -192,7 +194,7 @@ const latentCase = {
     topk_group: 2,
     norm_topk_prob: true,
   },
-  keys: [...changed(usualKeys, ['block_count', 4]), ['nextn_predict_layers', 1]],
+  keys: changed(usualKeys, ['block_count', 4], ['nextn_predict_layers', 1]),
 } as const satisfies Partial<DecoderCase>;
 const indexerKeys: Keys = [
   ['attention.indexer.head_count', 2],
@@ -273,18 +275,7 @@ const cases: readonly DecoderCase[] = [
       norm_topk_prob: false,
       tie_word_embeddings: true,
     },
-    keys: changed(
-      latentKeys(
-        [
-          ['expert_count', 5],
-          ['expert_used_count', 2],
-          ['expert_gating_func', 1],
-        ],
-        [],
-        [],
-      ),
-      ['block_count', 26],
-    ),
+    keys: changed(latentKeys([], [], []), ...five, ['expert_gating_func', 1], ['block_count', 26]),
     table: {
       prefix,
       outside: tiedOutside,

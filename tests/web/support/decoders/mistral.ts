@@ -4,6 +4,7 @@ import {
   attention,
   common,
   experts,
+  five,
   gated,
   heads,
   type Keys,
@@ -16,7 +17,6 @@ import {
   separate,
   shared,
   untied,
-  withExperts,
 } from '../decoder-tables.js';
 import type { Decoder } from '../forward.js';
 import { yarn } from './dense.js';
@@ -225,7 +225,7 @@ const cases: readonly DecoderCase[] = [
     hugging: '',
     architecture: 'llama',
     files: own,
-    keys: [...common(heads), ['rope.dimension_count', 16]],
+    keys: common(...heads, ['rope.dimension_count', 16]),
     table: inLayout({ prefix, outside, layer: norms + attention + gated }),
     rename,
     model: { ...untied, neighbors: true },
@@ -237,7 +237,7 @@ const cases: readonly DecoderCase[] = [
     architecture: 'llama',
     files: own,
     config: { moe: { num_experts: 5, num_experts_per_tok: 2 } },
-    keys: [...withExperts(common(heads), ['expert_count', 5], ['expert_used_count', 2]), ['rope.dimension_count', 16]],
+    keys: common(...heads, ...five, ['rope.dimension_count', 16]),
     table: inLayout({
       prefix,
       outside,
