@@ -13,6 +13,7 @@ import { configOfParams } from '../families/mistral.js';
 import type { Conversion, Folder, Recipe } from '../recipe.js';
 import { Config } from './config.js';
 import { badConfig, badFolderFile, unsupported, unsupportedConfig } from './errors.js';
+import { refuseAdapter } from './files.js';
 import { arrayMember, decodeText, type Json, member, objectMember, parseObject } from './json.js';
 import { fileKeys } from './keys.js';
 import { readModules } from './pooling.js';
@@ -42,8 +43,7 @@ const headName = /^((language_model\.)?lm_head|output)\.weight$/;
 
 /** Fails unless the folder holds a whole model with plain weights. */
 export async function checkFolder(folder: Folder, keys: Json): Promise<void> {
-  if ((await folder.file('adapter_config.json')) !== undefined)
-    unsupported('adapter_config.json', 'the folder holds an adapter (LoRA); merge it into its model first');
+  await refuseAdapter(folder);
   for (const [where, from] of [
     ['', keys],
     ['text_config.', objectMember(keys, 'text_config')],

@@ -1,3 +1,11 @@
+import { unsupported } from './errors.js';
+
+/** Fails for a folder with an adapter in place of a model. */
+export async function refuseAdapter(folder: { file(name: string): Promise<unknown> }): Promise<void> {
+  if ((await folder.file('adapter_config.json')) !== undefined)
+    unsupported('adapter_config.json', 'the folder holds an adapter (LoRA); merge it into its model first');
+}
+
 /** Files of a folder that a conversion may read beside the weights. A test compares the list with what conversions read. */
 export const filesBeside: readonly string[] = [
   'config.json',

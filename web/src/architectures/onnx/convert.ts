@@ -17,6 +17,7 @@ import { defaultsOf, onnxGraphs } from '../families/index.js';
 import { withPrefix } from '../families/rows.js';
 import { Config } from '../huggingface/config.js';
 import { incomplete, unsupported } from '../huggingface/errors.js';
+import { refuseAdapter } from '../huggingface/files.js';
 import { arrayMember, type Json, objectMember, parseObject } from '../huggingface/json.js';
 import { cacheKeys, decoderGraph } from './decoder.js';
 import { encoderGraph } from './encoder.js';
@@ -92,8 +93,7 @@ export async function convertOnnx(
 ): Promise<Converted | undefined> {
   const bytes = await beside.file('config.json');
   if (bytes === undefined) return undefined;
-  if ((await beside.file('adapter_config.json')) !== undefined)
-    unsupported('adapter_config.json', 'the folder holds an adapter (LoRA); merge it into its model first');
+  await refuseAdapter(beside);
   const keys = parseObject('config.json', bytes);
   const config = new Config(keys, defaultsOf, largestCount(model.tensors));
   const [architecture] = arrayMember(keys, 'architectures');

@@ -12,7 +12,7 @@ import type { Json } from '../huggingface/json.js';
 import { setting } from '../huggingface/rope.js';
 import type { DecoderGraph } from './families.js';
 import type { GraphWriter, ValueName } from './graph.js';
-import { functionNamed, Parts, type Shapes, type Turns } from './parts.js';
+import { checkSettings, functionNamed, Parts, type Shapes, type Turns } from './parts.js';
 import { type Frequencies, frequenciesOf } from './rope.js';
 import { type SentenceModules, sentenceVector } from './sentence.js';
 
@@ -90,11 +90,7 @@ class DecoderWriter extends Parts {
     this.#config = config;
     this.#facts = facts;
     this.#rope = readRope(config);
-    for (const [name, values] of Object.entries(facts.only ?? {})) {
-      const value = config.get(name);
-      if (value !== undefined && !values.includes(value))
-        unsupported(file, `${name} is ${show(value)}; it can be ${values.map(show).join(' or ')} here`);
-    }
+    checkSettings(config, facts.only);
     if (config.maybeFlag('is_causal') === false)
       unsupported(file, 'is_causal is false; in graphs of decoders no token sees those behind it');
     this.#hidden = config.whole('hidden_size');

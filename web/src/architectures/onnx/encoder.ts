@@ -8,7 +8,7 @@ import { type Config, readRope } from '../huggingface/config.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
 import type { EncoderGraph, HeadStep } from './families.js';
 import type { GraphWriter, ValueName } from './graph.js';
-import { functionNamed, Parts, type Shapes, type Turns } from './parts.js';
+import { checkSettings, functionNamed, Parts, type Shapes, type Turns } from './parts.js';
 import { type SentenceModules, sentenceVector } from './sentence.js';
 
 const file = 'config.json';
@@ -61,11 +61,7 @@ class EncoderWriter extends Parts {
     this.#config = config;
     this.#facts = facts;
     const names = facts.sizes ?? usualSizes;
-    for (const [name, values] of Object.entries(facts.only ?? {})) {
-      const value = config.get(name);
-      if (value !== undefined && !values.includes(value))
-        unsupported(file, `${name} is ${show(value)}; it can be ${values.map(show).join(' or ')} here`);
-    }
+    checkSettings(config, facts.only);
     this.#prefix = this.has(`${facts.prefix}${facts.outside.words}.weight`) ? facts.prefix : '';
     this.#hidden = config.whole(names.hidden);
     this.#heads = config.whole(names.heads);

@@ -1,5 +1,6 @@
 /** Parts of graphs that decoders and encoders share. */
 import { show } from '../../core/show.js';
+import type { Config } from '../huggingface/config.js';
 import { badFolderFile, unsupported } from '../huggingface/errors.js';
 import { GraphWriter, type ValueName } from './graph.js';
 
@@ -29,6 +30,15 @@ export function functionNamed(name: unknown, key = 'hidden_act'): (graph: GraphW
   const own = otherNames[name as string] ?? (name as string);
   const found = Object.hasOwn(functions, own) ? functions[own] : undefined;
   return found ?? unsupported('config.json', `${key} is ${show(name)}; it can be ${Object.keys(functions).join(', ')}`);
+}
+
+/** Refuses settings that a graph does not compute. @param only the values that keys may have */
+export function checkSettings(config: Config, only: Readonly<Record<string, readonly unknown[]>> = {}): void {
+  for (const [name, values] of Object.entries(only)) {
+    const value = config.get(name);
+    if (value !== undefined && !values.includes(value))
+      unsupported('config.json', `${name} is ${show(value)}; it can be ${values.map(show).join(' or ')} here`);
+  }
 }
 
 /** Writes parts of a model whose weights a folder holds. */

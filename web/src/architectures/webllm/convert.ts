@@ -21,7 +21,8 @@ import { dimensionsText } from '../carry-out.js';
 import type { Beside, Converted } from '../converter.js';
 import { defaultsOf, webllmFamilies } from '../families/index.js';
 import { Config, readRope } from '../huggingface/config.js';
-import { incomplete, unsupported, unsupportedConfig } from '../huggingface/errors.js';
+import { incomplete, unsupportedConfig } from '../huggingface/errors.js';
+import { refuseAdapter } from '../huggingface/files.js';
 import { arrayMember, decodeText, type Json, member, parseObject } from '../huggingface/json.js';
 import { chatConfig, type ModelTexts, tokenizerFiles } from './chat-config.js';
 import { librariesOf, type ModelNumbers, type NeededParameter, webllmParameters } from './families.js';
@@ -193,8 +194,7 @@ export async function convertWebllm(
 ): Promise<Converted | undefined> {
   const bytes = await beside.file('config.json');
   if (bytes === undefined) return undefined;
-  if ((await beside.file('adapter_config.json')) !== undefined)
-    unsupported('adapter_config.json', 'the folder holds an adapter (LoRA); merge it into its model first');
+  await refuseAdapter(beside);
   const keys = parseObject('config.json', bytes);
   const config = new Config(keys, defaultsOf, largestCount(model.tensors));
   const { family, library, numbers } = libraryFor(keys, config, to);

@@ -8,7 +8,7 @@
  */
 
 import { ScalepointError } from '../../core/errors.js';
-import { type Note, noteOf } from '../../core/note.js';
+import { noteOf } from '../../core/note.js';
 import { adaptedRows } from '../adapted-rows.js';
 import { elementsOf, greatestCommonDivisor } from '../codecs/elements.js';
 import { quoted } from '../files/bytes.js';
@@ -498,13 +498,6 @@ export function takenApart(weight: LogicalTensor, count: number): LogicalTensor[
   return pieces.every((piece) => piece !== undefined) ? pieces : undefined;
 }
 
-/** A model of diffusers under the names of the original. */
-export interface OriginalModel {
-  readonly architecture: string;
-  readonly tensors: readonly LogicalTensor[];
-  readonly note: Note;
-}
-
 /**
  * The places of a model's tensors, and its architecture; undefined for models that are not in the layout of diffusers. The places are
  * undefined for a UNet with other numbers of blocks than those of Stable Diffusion.
@@ -537,7 +530,7 @@ function diffusersPlaces(names: ReadonlySet<string>) {
  * @returns undefined for models that are not in the layout of diffusers, or of architectures that are not known
  * @throws ScalepointError `UNKNOWN_FORMAT` or `BAD_FILE`, which names a tensor that has no place or does not fit
  */
-export function originalModel(tensors: readonly LogicalTensor[]): OriginalModel | undefined {
+export function originalModel(tensors: readonly LogicalTensor[]) {
   const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
   const names = new Set(byName.keys());
   const found = diffusersPlaces(names);

@@ -147,17 +147,11 @@ export function jsonBeside(model: OpenModel, name: string): Promise<Fields | und
   return content;
 }
 
-/** The tensors of a model, and why layouts refused some. */
-interface GatheredWeights {
-  /** First the weights in layouts, then plain tensors. */
-  readonly tensors: readonly LogicalTensor[];
-  /** Names of the stored tensors of the weights. */
-  readonly taken: ReadonlySet<string>;
-  readonly refused: ReadonlyMap<string, string>;
-}
-
-/** Gathers the weights of each layout, among the tensors that those before have not taken. */
-async function gatherWeights(model: OpenModel): Promise<GatheredWeights> {
+/**
+ * Gathers the weights of each layout, among the tensors that those before have not taken: first these, then plain tensors, with the names of
+ * their stored tensors, and reasons why layouts refused some.
+ */
+async function gatherWeights(model: OpenModel) {
   const readers = model.files.map(readNeighbors);
   const byName = new Map(model.tensors.map((tensor) => [tensor.name, tensor]));
   let remaining = model.tensors;

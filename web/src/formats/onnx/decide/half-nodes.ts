@@ -17,12 +17,6 @@ import type { BeyondHalf } from '../reasons.js';
 /** The first version of ai.onnx whose operators take float16 throughout. */
 export const lowestHalf = 7;
 
-/** Inputs that read a value: those of nodes in float16, and those that need float32. */
-export interface HalfReaders {
-  readonly halves: readonly Use[];
-  readonly floats: readonly Use[];
-}
-
 /** Nodes of the main graph, and of graphs inside of it, that compute in float16. */
 export class HalfNodes {
   readonly types: Types;
@@ -102,7 +96,7 @@ export class HalfNodes {
   }
 
   /** Readers of a value by type, without nodes that take any type. */
-  readersOf(value: Value): HalfReaders {
+  readersOf(value: Value): { readonly halves: readonly Use[]; readonly floats: readonly Use[] } {
     return {
       halves: value.uses.filter((use) => this.#wants(use) === 'half'),
       floats: value.uses.filter((use) => this.#wants(use) === 'float'),
