@@ -1,5 +1,6 @@
 // Pieces of tables of decoders, and measures of their logits.
 import type { Decoder } from './forward.js';
+import type { HandTable } from './tensor-table.js';
 
 /** Keys of a model without the architecture in their names. */
 export type Keys = readonly (readonly [name: string, value: unknown])[];
@@ -82,6 +83,13 @@ export const headNorms = `
   self_attn.q_norm.weight  attn_q_norm.weight  16
   self_attn.k_norm.weight  attn_k_norm.weight  16`;
 export const prefix = 'model.layers.';
+/** A table of layers of one kind, in a model with a head. */
+export const usualTable = (layer: string, more: Partial<HandTable> = {}): HandTable => ({
+  prefix,
+  outside,
+  layer,
+  ...more,
+});
 
 /** A router of five experts, and their matrices. */
 export const router = `

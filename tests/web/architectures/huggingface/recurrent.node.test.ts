@@ -12,6 +12,7 @@ import {
   permuted,
   attention as plainAttention,
   prefix,
+  usualTable,
 } from '../../support/decoder-tables.js';
 import { best } from '../../support/decoders/latent.js';
 import {
@@ -534,7 +535,7 @@ const cases: readonly DecoderCase[] = [
       80,
       false,
     ),
-    table: { prefix, outside, layer: norms + mixture, some },
+    table: usualTable(norms + mixture, { some }),
     model: {
       ...scaled,
       attend: hybrid,
@@ -559,7 +560,7 @@ const cases: readonly DecoderCase[] = [
       96,
       false,
     ),
-    table: { prefix, outside, layer: norms + dense, some },
+    table: usualTable(norms + dense, { some }),
     model: { ...scaled, attend: hybrid },
   },
   {
@@ -584,7 +585,7 @@ const cases: readonly DecoderCase[] = [
       96,
       true,
     ),
-    table: { prefix, outside, layer: norms + permuted + dense },
+    table: usualTable(norms + permuted + dense),
     model: { ...scaled, scale: 64 },
   },
   {

@@ -18,6 +18,7 @@ import {
   prefix,
   router,
   separate,
+  usualTable,
 } from '../decoder-tables.js';
 import { add, type Decoder, multiply, silu, softmax, turnedOf } from '../forward.js';
 import { within } from './latent.js';
@@ -32,7 +33,7 @@ const qwen2vl: DecoderCase = {
   architecture: 'qwen2vl',
   config: sections,
   keys: rotated([2, 3, 3, 0]),
-  table: { prefix, outside, layer: norms + attention + biases + gated },
+  table: usualTable(norms + attention + biases + gated),
   // llama.cpp v0.5.0 does not read the addend of the norms for this architecture (src/models/qwen2vl.cpp ends in a lost fall-through).
   model: { headName: 'lm_head.weight', epsilon: 0 },
 };
@@ -50,7 +51,7 @@ const qwen3vl: DecoderCase = {
     vision_config: { deepstack_visual_indexes: [0, 2] },
   },
   keys: rotated(interleaved, ...heads, ['n_deepstack_layers', 2]),
-  table: { prefix, outside, layer: norms + attention + headNorms + gated },
+  table: usualTable(norms + attention + headNorms + gated),
   model: { headName: 'lm_head.weight' },
 };
 
@@ -67,15 +68,11 @@ const qwen3vlmoe: DecoderCase = {
     norm_topk_prob: true,
   },
   keys: rotated(interleaved, ...heads, ...five, ['expert_feed_forward_length', 48], ['n_deepstack_layers', 2]),
-  table: {
-    prefix,
-    outside,
-    layer: `${norms}${attention}${headNorms}
+  table: usualTable(`${norms}${attention}${headNorms}
       mlp.gate.weight           ffn_gate_inp.weight   5x64
       mlp.experts.gate_up_proj  ffn_gate_exps.weight  5x64x96  np=5x64x96[:,:,0:48]T   as=5x48x64
       mlp.experts.gate_up_proj  ffn_up_exps.weight    5x64x96  np=5x64x96[:,:,48:96]T  as=5x48x64
-      mlp.experts.down_proj     ffn_down_exps.weight  5x48x64  np=5x48x64T             as=5x64x48`,
-  },
+      mlp.experts.down_proj     ffn_down_exps.weight  5x48x64  np=5x48x64T             as=5x64x48`),
   model: {
     headName: 'lm_head.weight',
     grow(read, p, x) {
@@ -98,7 +95,7 @@ const llama: DecoderCase = {
   hugging: 'LlavaForConditionalGeneration',
   architecture: 'llama',
   keys: common(...llamaKeys),
-  table: { prefix, outside, layer: norms + permuted + gated },
+  table: usualTable(norms + permuted + gated),
   model: { headName: 'lm_head.weight' },
 };
 

@@ -21,6 +21,7 @@ import {
   prefix,
   tiedOutside,
   untied,
+  usualTable,
 } from '../decoder-tables.js';
 import { add, type Decoder, gelu, relu2, slices, turnedOf, type Vector } from '../forward.js';
 import { weightsOfTable } from '../tensor-table.js';
@@ -110,13 +111,9 @@ const arcee: Omit<DecoderCase, 'name' | 'keys'> = {
   hugging: 'ArceeForCausalLM',
   architecture: 'arcee',
   config: { hidden_act: 'relu2' },
-  table: {
-    prefix,
-    outside,
-    layer: `${norms}${permuted}
+  table: usualTable(`${norms}${permuted}
       mlp.up_proj.weight    ffn_up.weight    96x64
-      mlp.down_proj.weight  ffn_down.weight  64x96`,
-  },
+      mlp.down_proj.weight  ffn_down.weight  64x96`),
   model: { ...untied, act: relu2, mlp: { up: 'mlp.up_proj', down: 'mlp.down_proj' } },
 };
 
@@ -212,7 +209,7 @@ const cases: readonly DecoderCase[] = [
     hugging: 'Mistral3ForConditionalGeneration',
     architecture: 'mistral3',
     keys: common(...llamaKeys),
-    table: { prefix, outside, layer: norms + permuted + gated },
+    table: usualTable(norms + permuted + gated),
     model: untied,
     own: true,
   },
@@ -247,7 +244,7 @@ const cases: readonly DecoderCase[] = [
       ['rope.scaling.yarn_log_multiplier', 1],
       ['attention.temperature_scale', 0.5],
     ),
-    table: { prefix, outside, layer: norms + permuted + gated },
+    table: usualTable(norms + permuted + gated),
     model: {
       ...untied,
       frequencies: yarn(16, 4, 8),
@@ -273,7 +270,7 @@ const cases: readonly DecoderCase[] = [
       ['residual_scale', 0.22],
       ['logit_scale', 8],
     ),
-    table: { prefix, outside: tiedOutside, layer: norms + permuted + gated },
+    table: usualTable(norms + permuted + gated, { outside: tiedOutside }),
     model: { scale: 64, embeddingFactor: 12, residualFactor: 0.22, logitFactor: 1 / 8 },
   },
   {
@@ -298,14 +295,10 @@ const cases: readonly DecoderCase[] = [
     hugging: 'Olmo2ForCausalLM',
     architecture: 'olmo2',
     keys: common(),
-    table: {
-      prefix,
-      outside,
-      layer: `${lateNorms}${attention}
+    table: usualTable(`${lateNorms}${attention}
         self_attn.q_norm.weight  attn_q_norm.weight  64
         self_attn.k_norm.weight  attn_k_norm.weight  32
-        ${gated}`,
-    },
+        ${gated}`),
     model: { ...untied, ...late, headNorms: 'all' },
   },
   {
@@ -326,14 +319,10 @@ const cases: readonly DecoderCase[] = [
       ['attention.sliding_window', 4],
       ['attention.sliding_window_pattern', [true, true, true, false]],
     ),
-    table: {
-      prefix,
-      outside,
-      layer: `${lateNorms}${attention}
+    table: usualTable(`${lateNorms}${attention}
         self_attn.q_norm.weight  attn_q_norm.weight  64
         self_attn.k_norm.weight  attn_k_norm.weight  32
-        ${gated}`,
-    },
+        ${gated}`),
     model: {
       ...untied,
       ...late,
@@ -349,18 +338,14 @@ const cases: readonly DecoderCase[] = [
     architecture: 'glm4',
     config: { head_dim: 16, attention_bias: true, rms_norm_eps: 1e-5, partial_rotary_factor: 0.5 },
     keys: common(...heads, ['rope.dimension_count', 8]),
-    table: {
-      prefix,
-      outside,
-      layer: `
+    table: usualTable(`
         input_layernorm.weight           attn_norm.weight            64
         post_self_attn_layernorm.weight  post_attention_norm.weight  64
         post_attention_layernorm.weight  ffn_norm.weight             64
         post_mlp_layernorm.weight        post_ffw_norm.weight        64
         ${attention}${biases}
         mlp.gate_up_proj.weight          ffn_up.weight    192x64
-        mlp.down_proj.weight             ffn_down.weight  64x96`,
-    },
+        mlp.down_proj.weight             ffn_down.weight  64x96`),
     model: {
       ...untied,
       neighbors: true,
@@ -438,13 +423,9 @@ const cases: readonly DecoderCase[] = [
     architecture: 'chatglm',
     config: { head_dim: 16, attention_bias: true, partial_rotary_factor: 0.5, rope_theta: 5000 },
     keys: common(['rope.dimension_count', 8], ['rope.freq_base', 5000]),
-    table: {
-      prefix,
-      outside,
-      layer: `${norms}${attention}${biases}
+    table: usualTable(`${norms}${attention}${biases}
         mlp.gate_up_proj.weight  ffn_up.weight    192x64
-        mlp.down_proj.weight     ffn_down.weight  64x96`,
-    },
+        mlp.down_proj.weight     ffn_down.weight  64x96`),
     model: { ...untied, neighbors: true, rotated: 8, theta: 5000 },
     own: true,
   },
@@ -731,13 +712,12 @@ const cases: readonly DecoderCase[] = [
     architecture: 'command-r',
     config: { layer_norm_eps: 1e-5, logit_scale: 0.25, model_max_length: 256 },
     keys: common(...layerNorm, ['context_length', 256], ['logit_scale', 0.25], ['rope.scaling.type', 'none']),
-    table: {
-      prefix,
-      outside: tiedOutside,
-      layer: `
+    table: usualTable(
+      `
         input_layernorm.weight   attn_norm.weight    64
         ${attention}${gated}`,
-    },
+      { outside: tiedOutside },
+    ),
     model: {
       layerNorms: true,
       parallel: true,
@@ -759,15 +739,14 @@ const cases: readonly DecoderCase[] = [
       ['logit_scale', 0.25],
       ['rope.scaling.type', 'none'],
     ),
-    table: {
-      prefix,
-      outside: tiedOutside,
-      layer: `
+    table: usualTable(
+      `
         input_layernorm.weight   attn_norm.weight    64
         self_attn.q_norm.weight  attn_q_norm.weight  4x16
         self_attn.k_norm.weight  attn_k_norm.weight  2x16
         ${attention}${gated}`,
-    },
+      { outside: tiedOutside },
+    ),
     model: {
       layerNorms: true,
       parallel: true,
@@ -792,13 +771,12 @@ const cases: readonly DecoderCase[] = [
       ...llamaKeys,
       ['rope.scaling.type', 'none'],
     ),
-    table: {
-      prefix,
-      outside: tiedOutside,
-      layer: `
+    table: usualTable(
+      `
         input_layernorm.weight  attn_norm.weight  64
         ${attention}${gated}`,
-    },
+      { outside: tiedOutside },
+    ),
     model: {
       layerNorms: true,
       parallel: true,
@@ -816,7 +794,7 @@ const cases: readonly DecoderCase[] = [
     architecture: 'exaone4',
     config: { sliding_window: null, head_dim: 16 },
     keys: common(...heads, ['vocab_size', 264]),
-    table: { prefix, outside, layer: lateNorms + attention + headNorms + gated },
+    table: usualTable(lateNorms + attention + headNorms + gated),
     model: { ...untied, ...late },
   },
   {
@@ -832,7 +810,7 @@ const cases: readonly DecoderCase[] = [
       ['attention.sliding_window', 4],
       ['attention.sliding_window_pattern', Array.from({ length: 64 }, (_, i) => i % 4 !== 3)],
     ),
-    table: { prefix, outside, layer: lateNorms + attention + headNorms + gated },
+    table: usualTable(lateNorms + attention + headNorms + gated),
     model: {
       ...untied,
       ...late,
@@ -851,14 +829,13 @@ const cases: readonly DecoderCase[] = [
       ['rope.scaling.type', 'none'],
       ['rope.scaling.factor', 1],
     ),
-    table: {
-      prefix,
-      outside: tiedOutside,
-      layer: `${norms}${attention}
+    table: usualTable(
+      `${norms}${attention}
         self_attn.query_layernorm.weight  attn_q_norm.weight  16
         self_attn.key_layernorm.weight    attn_k_norm.weight  16
         ${gated}`,
-    },
+      { outside: tiedOutside },
+    ),
     model: {
       theta: 10000 * 50 ** (16 / 14),
       headNorms: 'rotated',
@@ -871,7 +848,7 @@ const cases: readonly DecoderCase[] = [
     architecture: 'ernie4_5',
     config: { head_dim: 16, tie_word_embeddings: true },
     keys: common(...heads),
-    table: { prefix, outside: tiedOutside, layer: norms + attention + gated },
+    table: usualTable(norms + attention + gated, { outside: tiedOutside }),
     model: { neighbors: true },
     own: true,
   },
@@ -998,15 +975,11 @@ const cases: readonly DecoderCase[] = [
       ['rope.dimension_count', 16],
       ['attention.sliding_window', 0],
     ),
-    table: {
-      prefix,
-      outside,
-      layer: `${norms}
+    table: usualTable(`${norms}
         self_attn.qkv_proj.weight  attn_qkv.weight     128x64
         self_attn.o_proj.weight    attn_output.weight  64x64
         mlp.gate_up_proj.weight    ffn_up.weight       192x64
-        mlp.down_proj.weight       ffn_down.weight     64x96`,
-    },
+        mlp.down_proj.weight       ffn_down.weight     64x96`),
     model: untied,
   },
   {
@@ -1047,11 +1020,7 @@ const cases: readonly DecoderCase[] = [
     architecture: 'seed_oss',
     config: { head_dim: 16, attention_bias: true, attention_out_bias: false },
     keys: common(...heads),
-    table: {
-      prefix,
-      outside,
-      layer: `${normsBetween}${attention}${biases}${gated}`,
-    },
+    table: usualTable(`${normsBetween}${attention}${biases}${gated}`),
     model: untied,
   },
   {
@@ -1093,7 +1062,7 @@ const cases: readonly DecoderCase[] = [
     architecture: 'llama',
     config: { head_dim: 16, rope_scaling: { rope_type: 'dynamic', factor: 6 } },
     keys: common(...heads, ...llamaKeys),
-    table: { prefix, outside, layer: norms + permuted + gated },
+    table: usualTable(norms + permuted + gated),
     model: untied,
   },
   {
@@ -1102,7 +1071,7 @@ const cases: readonly DecoderCase[] = [
     architecture: 'minicpm',
     config: { scale_emb: 12, scale_depth: 1.4, dim_model_base: 32, tie_word_embeddings: true },
     keys: common(['embedding_scale', 12], ['residual_scale', 1.4 / Math.sqrt(3)], ['logit_scale', 2]),
-    table: { prefix, outside: tiedOutside, layer: norms + permuted + gated },
+    table: usualTable(norms + permuted + gated, { outside: tiedOutside }),
     model: { embeddingFactor: 12, residualFactor: 1.4 / Math.sqrt(3), logitFactor: 1 / 2 },
   },
   {

@@ -27,6 +27,7 @@ import {
   shared,
   tiedOutside,
   untied,
+  usualTable,
 } from '../decoder-tables.js';
 import {
   add,
@@ -108,10 +109,7 @@ const gptOss: DecoderCase = {
     ['attention.sliding_window', 4],
     ['expert_feed_forward_length', 96],
   ),
-  table: {
-    prefix,
-    outside,
-    layer: `${normsBetween}${attention}${biases}
+  table: usualTable(`${normsBetween}${attention}${biases}
       self_attn.o_proj.bias            attn_output.bias      64
       self_attn.sinks                  attn_sinks.weight     4
       mlp.router.weight                ffn_gate_inp.weight   5x64
@@ -121,8 +119,7 @@ const gptOss: DecoderCase = {
       mlp.experts.gate_up_proj_bias    ffn_gate_exps.bias    5x192     np=5x192[:,0::2]        as=5x96
       mlp.experts.gate_up_proj_bias    ffn_up_exps.bias      5x192     np=5x192[:,1::2]        as=5x96
       mlp.experts.down_proj            ffn_down_exps.weight  5x96x64   np=5x96x64T             as=5x64x96
-      mlp.experts.down_proj_bias       ffn_down_exps.bias    5x64`,
-  },
+      mlp.experts.down_proj_bias       ffn_down_exps.bias    5x64`),
   model: {
     ...untied,
     attend(read, p, layer, x) {
@@ -159,12 +156,12 @@ const cases: readonly DecoderCase[] = [
   {
     name: 'Qwen2 with experts',
     ...qwen2moe,
-    table: { prefix, outside, layer: qwen2layer + separate(5, 48) },
+    table: usualTable(qwen2layer + separate(5, 48)),
   },
   {
     name: 'Qwen2 with stacked experts',
     ...qwen2moe,
-    table: { prefix, outside, layer: qwen2layer + stacked(48) },
+    table: usualTable(qwen2layer + stacked(48)),
     model: { ...qwen2moe.model, stacked: ['mlp.experts.gate_up_proj', 'mlp.experts.down_proj'] },
   },
   {
@@ -180,7 +177,7 @@ const cases: readonly DecoderCase[] = [
       norm_topk_prob: true,
     },
     keys: common(...heads, ...five, ['expert_feed_forward_length', 48]),
-    table: { prefix, outside, layer: norms + attention + headNorms + router + stacked(48) },
+    table: usualTable(norms + attention + headNorms + router + stacked(48)),
     model: { ...routed, stacked: ['mlp.experts.gate_up_proj', 'mlp.experts.down_proj'] },
   },
   {
@@ -245,14 +242,10 @@ const cases: readonly DecoderCase[] = [
       clip_qkv: null,
     },
     keys: common(...five, ['attention.head_count_kv', 4]),
-    table: {
-      prefix,
-      outside,
-      layer: `${norms}${attention.replaceAll('32x64', '64x64')}
+    table: usualTable(`${norms}${attention.replaceAll('32x64', '64x64')}
         self_attn.q_norm.weight  attn_q_norm.weight  64
         self_attn.k_norm.weight  attn_k_norm.weight  64
-        ${router}${separate(5, 96)}`,
-    },
+        ${router}${separate(5, 96)}`),
     model: { ...routed, keyHeads: 4, headNorms: 'all', shares: { of: 'all' } },
   },
   {
@@ -277,15 +270,14 @@ const cases: readonly DecoderCase[] = [
       ['residual_scale', 0.22],
       ['logit_scale', 8],
     ),
-    table: {
-      prefix,
-      outside: tiedOutside,
-      layer: `${norms}${permuted}
+    table: usualTable(
+      `${norms}${permuted}
         block_sparse_moe.router.layer.weight   ffn_gate_inp.weight   5x64
         block_sparse_moe.input_linear.weight   ffn_gate_exps.weight  5x192x64  rows=${halves(0, 96)}  as=5x96x64
         block_sparse_moe.input_linear.weight   ffn_up_exps.weight    5x192x64  rows=${halves(1, 96)}  as=5x96x64
         block_sparse_moe.output_linear.weight  ffn_down_exps.weight  5x64x96`,
-    },
+      { outside: tiedOutside },
+    ),
     model: {
       usedExperts: 2,
       experts: { ...experts, router: 'block_sparse_moe.router.layer' },
@@ -316,18 +308,14 @@ const cases: readonly DecoderCase[] = [
       ['logit_scale', 1],
       ['expert_shared_feed_forward_length', 80],
     ),
-    table: {
-      prefix,
-      outside,
-      layer: `${norms}${permuted}
+    table: usualTable(`${norms}${permuted}
         block_sparse_moe.router.layer.weight   ffn_gate_inp.weight    5x64
         block_sparse_moe.input_linear.weight   ffn_gate_exps.weight   5x192x64  rows=${halves(0, 96)}  as=5x96x64
         block_sparse_moe.input_linear.weight   ffn_up_exps.weight     5x192x64  rows=${halves(1, 96)}  as=5x96x64
         block_sparse_moe.output_linear.weight  ffn_down_exps.weight   5x64x96
         shared_mlp.input_linear.weight         ffn_gate_shexp.weight  160x64  rows=0+80   as=80x64
         shared_mlp.input_linear.weight         ffn_up_shexp.weight    160x64  rows=80+80  as=80x64
-        shared_mlp.output_linear.weight        ffn_down_shexp.weight  64x80`,
-    },
+        shared_mlp.output_linear.weight        ffn_down_shexp.weight  64x80`),
     model: {
       headName: 'lm_head.weight',
       usedExperts: 2,
@@ -457,15 +445,11 @@ const cases: readonly DecoderCase[] = [
       ['expert_feed_forward_length', 48],
       ['rope.dimension_count', 8],
     ),
-    table: {
-      prefix,
-      outside,
-      layer: `${norms}${attention}
+    table: usualTable(`${norms}${attention}
         self_attn.q_norm.weight                   attn_q_norm.weight    64
         self_attn.k_norm.weight                   attn_k_norm.weight    32
         block_sparse_moe.gate.weight              ffn_gate_inp.weight   5x64
-        block_sparse_moe.e_score_correction_bias  exp_probs_b.bias      5${mixtral('block_sparse_moe', 48)}`,
-    },
+        block_sparse_moe.e_score_correction_bias  exp_probs_b.bias      5${mixtral('block_sparse_moe', 48)}`),
     model: {
       ...untied,
       rotated: 8,
@@ -759,15 +743,11 @@ const cases: readonly DecoderCase[] = [
       ['expert_shared_feed_forward_length', 96],
       ['expert_shared_count', 1],
     ),
-    table: {
-      prefix,
-      outside,
-      layer: `${norms}${attention}
+    table: usualTable(`${norms}${attention}
         self_attn.query_layernorm.weight  attn_q_norm.weight   16
         self_attn.key_layernorm.weight    attn_k_norm.weight   16
         mlp.gate.wg.weight                ffn_gate_inp.weight  5x64
-        ${separate(5, 96)}${shared('mlp.shared_mlp', 96)}`,
-    },
+        ${separate(5, 96)}${shared('mlp.shared_mlp', 96)}`),
     model: {
       ...routed,
       theta: 10000 * 1000 ** (16 / 14),

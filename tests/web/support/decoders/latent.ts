@@ -15,6 +15,7 @@ import {
   shared,
   tiedOutside,
   untied,
+  usualTable,
 } from '../decoder-tables.js';
 import {
   add,
@@ -257,7 +258,7 @@ const cases: readonly DecoderCase[] = [
       ['expert_shared_count', 0],
       ['expert_weights_scale', 1],
     ),
-    table: { prefix, outside: tiedOutside, layer: compressed + gated },
+    table: usualTable(compressed + gated, { outside: tiedOutside }),
     model: { attend: latent },
   },
   {
