@@ -35,8 +35,19 @@ const plainCases: [string, string] = [String.raw`(?:(?=\p{L})[^a-z])`, String.ra
 
 const deepseek = String.raw`[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_${'`'}{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|${rest}`;
 
+/** Letters of the scripts that have cases, with a blank before them, as DeepSeek LLM lists them. */
+const casedWords = String.raw`\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+`;
+
 /** Words that end at signs of several scripts, as those of BLOOM. */
 const bloomWords = String.raw` ?[^(\s|[.,!?…。，、।۔،])]+`;
+
+const deepseekLlm = [
+  String.raw`[\r\n]`,
+  casedWords,
+  String.raw`\s?[!-/:-~！-／：-～‘-‟　-。]+`,
+  String.raw`\s+$`,
+  '[一-龥ࠀ-一가-퟿]+',
+];
 
 const byteLevel = 'bytes';
 const wordBytes = 'words and bytes';
@@ -45,7 +56,11 @@ const digits = 'digits';
 const signs = 'signs';
 
 /** Steps of each known pre-tokenizer, and those of llama.cpp where they are others. A step is a pattern, or one of the names above. */
-const known: readonly { readonly name: string; readonly steps: readonly string[]; readonly theirs?: string }[] = [
+const known: readonly {
+  readonly name: string;
+  readonly steps: readonly string[];
+  readonly theirs?: readonly string[];
+}[] = [
   { name: 'llama-bpe', steps: [words('{1,3}'), byteLevel] },
   { name: 'qwen2', steps: [words(''), byteLevel] },
   {
@@ -55,11 +70,11 @@ const known: readonly { readonly name: string; readonly steps: readonly string[]
   { name: 'gpt-2', steps: [wordBytes] },
   { name: 'smollm', steps: [digit, wordBytes] },
   { name: 'falcon', steps: [signs, wordBytes, digits, '[0-9][0-9][0-9]'] },
-  { name: 'tekken', steps: [cased('', ''), byteLevel], theirs: cased('', '', plainCases) },
+  { name: 'tekken', steps: [cased('', ''), byteLevel], theirs: [cased('', '', plainCases)] },
   {
     name: 'gpt-4o',
     steps: [cased(`${contractions}?`, '{1,3}'), byteLevel],
-    theirs: cased(`${contractions}?`, '{1,3}', plainCases),
+    theirs: [cased(`${contractions}?`, '{1,3}', plainCases)],
   },
   { name: 'deepseek-v3', steps: [String.raw`\p{N}{1,3}`, '[一-龥぀-ゟ゠-ヿ]+', deepseek, byteLevel] },
   {
@@ -69,6 +84,26 @@ const known: readonly { readonly name: string; readonly steps: readonly string[]
   {
     name: 'deepseek-coder',
     steps: [String.raw`[\r\n]`, String.raw`\s?\p{L}+`, String.raw`\s?\p{P}+`, '[一-龥ࠀ-一가-퟿]+', digit, byteLevel],
+  },
+  {
+    name: 'deepseek-llm',
+    steps: [...deepseekLlm, digit, byteLevel],
+    theirs: [...deepseekLlm, String.raw`\p{N}+`],
+  },
+  {
+    name: 'youtu',
+    steps: [
+      '[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+',
+      cased(`${contractions}?`, ''),
+      byteLevel,
+    ],
+  },
+  {
+    name: 'exaone-moe',
+    steps: [
+      String.raw`${contractions}|${lead}(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+`,
+      byteLevel,
+    ],
   },
   { name: 'kimi-k2', steps: [kimiPattern, byteLevel] },
   // Quantifiers that give nothing back, in the place of which llama.cpp has others: no character fits both of their neighbors.
@@ -91,10 +126,19 @@ interface PreTokenizer {
   readonly theirs?: readonly string[] | undefined;
 }
 
+/** Other names of pre-tokenizers of the table: those of tokenizers that differ in other facts than their patterns. */
+const otherNames: Readonly<Record<string, string>> = {
+  'smaug-bpe': 'llama-bpe',
+  starcoder: 'smollm',
+  exaone: 'smollm',
+  'grok-2': 'qwen2',
+  'poro-chat': 'bloom',
+};
+
 /** llama.cpp's patterns of a pre-tokenizer. Undefined for names that are not in the table. */
 function theirPatterns(name: string): readonly string[] | undefined {
-  const found = known.find((one) => one.name === name);
-  if (found?.theirs !== undefined) return [found.theirs];
+  const found = known.find((one) => one.name === (otherNames[name] ?? name));
+  if (found?.theirs !== undefined) return found.theirs;
   const named: Readonly<Record<string, readonly string[]>> = {
     [byteLevel]: [],
     [wordBytes]: [wordPattern],
@@ -104,9 +148,6 @@ function theirPatterns(name: string): readonly string[] | undefined {
   };
   return found?.steps.flatMap((step) => named[step] ?? [step]);
 }
-
-/** Names of pre-tokenizers of the table whose tokenizers differ in other facts than their patterns. */
-const otherNames: Readonly<Record<string, string>> = { 'smaug-bpe': 'llama-bpe', starcoder: 'smollm' };
 
 /**
  * Steps of a pre-tokenizer as tokenizer.json has them; undefined for names that are not known.
