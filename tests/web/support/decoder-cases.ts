@@ -40,6 +40,8 @@ export interface DecoderCase {
   readonly keys: Keys;
   readonly table: HandTable;
   readonly model?: Partial<Decoder>;
+  /** False if llama.cpp loads it, and nothing is run. @defaultValue true */
+  readonly isRun?: false;
   /** Largest distance of logits. @defaultValue nearLogits */
   readonly bound?: number;
   /** Files of the folder, in the place of config.json and the tokenizer. `config` stands in the first one. */
@@ -90,6 +92,10 @@ async function expectLogits(one: DecoderCase): Promise<void> {
   const { table, layers = decoderBase.layers, model = {}, bound = nearLogits, own, rename } = one;
   const weights = weightsOfTable(table, layers);
   const file = fileOf(await convertedDecoder(one, weights), weights);
+  if (one.isRun === false) {
+    new NativeModel(file)[Symbol.dispose]();
+    return;
+  }
   const named = rename && new Map([...weights].map(([name, weight]) => [rename(name), weight]));
   const expected = decoderLogits(named ?? weights, { ...decoderBase, layers, ...model }, decoderTokens);
   if (own === true) {

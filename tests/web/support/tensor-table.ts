@@ -10,7 +10,7 @@ interface TableLine {
   readonly to: string;
   readonly shape: readonly number[];
   /**
-   * `+1` adds 1, `heads=4` moves rows of 4 heads, `stack=3` counts `#` up to 3, `rows=0+64` takes rows, `as=3x32x64` is the result's shape.
+   * `+1`, `+1/5` and `+1/5**1.5` add these numbers, `heads=4` moves rows of 4 heads, `stack=3` counts `#` up to 3, `rows=0+64` takes rows, `as=3x32x64` is the result's shape.
    * `ternary` rounds to three values, and `drop` leaves the tensor out of the result.
    * `fill=264` adds rows of zeros up to this number, `times=0.5` multiplies, `byrows=64*0.5,32*2` multiplies rows besides.
    * `-exp` takes -exp(x), and `columns=16:0,2,1,3` puts columns in blocks of 16 into another order.
@@ -28,6 +28,13 @@ export interface HandTable {
   /** Lines of some layers only. */
   readonly some?: readonly { readonly layers: readonly number[]; readonly lines: string }[];
 }
+
+/** Numbers that are added to weights. */
+const added: Readonly<Record<string, number>> = { '+1': 1, '+1/5': 1 / 5, '+1/5**1.5': 1 / 5 ** 1.5 };
+const addedOf = (changes: ReadonlyMap<string, string>): { add?: number } => {
+  const name = Object.keys(added).find((one) => changes.has(one));
+  return name === undefined ? {} : { add: added[name]! };
+};
 
 const sizes = (text: string) => text.split('x').map(Number);
 
@@ -63,7 +70,7 @@ export function weightsOfTable(table: HandTable, layers: number, seed = 1): Map<
     for (const name of namesOf(line)) {
       if (make.weights.has(name)) continue;
       const [rows = 1, ...rest] = line.shape;
-      const isNorm = /norm/i.test(name) && name.endsWith('.weight') && !line.changes.has('+1');
+      const isNorm = /norm/i.test(name) && name.endsWith('.weight') && addedOf(line.changes).add === undefined;
       if (rest.length === 0) make.vector(name, rows, isNorm ? 1 : 0);
       else {
         const columns = rest.at(-1) as number;
@@ -145,7 +152,7 @@ export function expectTensors({ tensors }: Conversion, table: HandTable, layers:
       whole.length === 1 ||
       !to.endsWith('.weight') ||
       /_norm\.weight$/.test(to) ||
-      /(^|\.)(position_embd|token_types|ffn_gate_inp|ffn_gate_inp_shexp|shortconv\.conv|ssm_conv1d|altup_correct_coef|altup_predict_coef)\.weight$/.test(
+      /(^|\.)(position_embd|token_types|ffn_gate_inp|ffn_gate_inp_shexp|shortconv\.conv|ssm_conv1d(_[qkv])?|altup_correct_coef|altup_predict_coef)\.weight$/.test(
         to,
       );
     return {
@@ -154,7 +161,7 @@ export function expectTensors({ tensors }: Conversion, table: HandTable, layers:
       sources: windows === undefined ? names : windows.map(() => names[0]),
       ...(windows === undefined ? {} : { windows }),
       ...(heads === undefined ? {} : { permuteHeads: Number(heads) }),
-      ...(changes.has('+1') ? { add: 1 } : {}),
+      ...addedOf(changes),
       ...(changes.has('-exp') ? { negativeExp: true } : {}),
       ...(fill === undefined ? {} : { zeroRows: Number(fill) - (shape[0] as number) }),
       ...(changes.has('ternary') ? { ternary: true } : {}),

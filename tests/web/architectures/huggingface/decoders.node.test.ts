@@ -15,6 +15,7 @@ import {
 import { besideTowers } from '../../support/decoders/beside-towers.js';
 import { dense } from '../../support/decoders/dense.js';
 import { mixtures } from '../../support/decoders/experts.js';
+import { hybrids } from '../../support/decoders/hybrid.js';
 import { latentAttention } from '../../support/decoders/latent.js';
 import { mistral } from '../../support/decoders/mistral.js';
 import { NativeModel } from '../../support/llama-run.js';
@@ -24,7 +25,7 @@ import { byName, elements, fileOf, folderOf, type Weights } from '../../support/
 import { weightsOfTable } from '../../support/tensor-table.js';
 import { decoderConfig, plainTokenizer } from '../../support/tiny-huggingface.js';
 
-const families = [dense, mixtures, latentAttention, mistral, besideTowers];
+const families = [dense, mixtures, latentAttention, mistral, hybrids, besideTowers];
 const cases = families.flatMap((family) => family.cases);
 testDecoders(cases);
 testRefusals(
@@ -105,6 +106,40 @@ it.each([
       ),
     );
   expect(all(made, apart)).toEqual(all(stacked, weights));
+});
+
+it('takes the tokens of PLaMo 2 from its list', async () => {
+  const one = caseOf(cases, 'PLaMo 2');
+  const weights = weightsOfTable(one.table, 4);
+  const { keys, notes } = await convertedDecoder(one, weights);
+  const got = new Map(keys.flatMap(({ name, value }) => (name.startsWith('tokenizer.') ? [[name, value]] : [])));
+  expect(notes).toEqual([]);
+  const text = (got.get('tokenizer.ggml.tokens') as string[]).slice(-4);
+  expect(text).toEqual(['<0xFF>', 'a', '[PAD1]', '[PAD2]']);
+  const types = got.get('tokenizer.ggml.token_type') as number[];
+  expect(types).toEqual([2, 3, 3, 3, 3, ...new Array<number>(256).fill(6), 1, 5, 5]);
+  expect((got.get('tokenizer.ggml.scores') as number[]).slice(-3)).toEqual([-1.5, -1000, -1000]);
+  const rest = [...got].filter(([name]) => !/tokens|token_type|scores/.test(name));
+  expect(byName(rest.map(([name, value]) => [name.slice(15), value]))).toEqual(
+    byName([
+      ['model', 'plamo2'],
+      ['pre', 'default'],
+      ['bos_token_id', 1],
+      ['eos_token_id', 2],
+      ['eot_token_id', 4],
+      ['add_space_prefix', false],
+    ]),
+  );
+  const bad = (files: FolderJson) => convertedDecoder(one, weights, files);
+  for (const [list, words] of [
+    ['["a"]', /line 1 has to be a token and its score/],
+    ['["a", 0]\n["a", 0]', /the token "a" occurs twice/],
+    ['["a", 0]\n'.repeat(265), /vocab_size is 264, but tokenizer.jsonl has 265 tokens/],
+    ['x', /tokenizer.jsonl: it is not JSON/],
+  ] as const)
+    await expect(bad({ 'tokenizer.jsonl': list })).rejects.toThrow(words);
+  await expect(bad({ 'tokenizer.jsonl': undefined })).rejects.toMatchObject({ code: 'INCOMPLETE' });
+  await expect(bad({ 'tokenizer_config.json': { sep_token: 'x' } })).rejects.toThrow(/sep_token "x" is no token/);
 });
 
 it('writes the pooling of Arcee', async () => {

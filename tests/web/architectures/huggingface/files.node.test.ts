@@ -5,6 +5,8 @@ import { filesBeside } from '../../../../web/src/architectures/huggingface/files
 import { readModules } from '../../../../web/src/architectures/huggingface/pooling.js';
 import { convertTower } from '../../../../web/src/architectures/huggingface/vision/convert.js';
 import type { Folder } from '../../../../web/src/architectures/recipe.js';
+import { caseOf } from '../../support/decoder-cases.js';
+import { hybrids } from '../../support/decoders/hybrid.js';
 import { safetensors } from '../../support/models.js';
 import { folderOf, type Weights } from '../../support/recipes.js';
 import { bytePieces, sentencePieceFile } from '../../support/sentencepiece.js';
@@ -84,6 +86,11 @@ it('names each file that is read, and no other', async () => {
     },
     1,
   );
+  const plamo = caseOf(hybrids.cases, 'PLaMo 2');
+  const plamoFiles = {
+    ...plamo.files,
+    'config.json': { ...(plamo.files?.['config.json'] as object), ...plamo.config },
+  };
   const paths = ['2_Dense', '3_Dense'];
   const linear = safetensors({ 'linear.weight': { dtype: 'F32', shape: [1, 1], data: new Float32Array(1) } });
   const layers = {
@@ -99,6 +106,7 @@ it('names each file that is read, and no other', async () => {
     await readOf(t5Weights, t5),
     await readOf(new Map(), layers, (folder) => readModules(folder, 'gemma-embedding', true)),
     await towerFiles(),
+    await readOf(weightsOfTable(plamo.table, 4), plamoFiles),
     // Without config.json, the file of Mistral's own layout is looked for.
     await readOf(new Map(), {}, (folder) => expect(convertHuggingface(folder)).rejects.toThrow()),
   ].flatMap((names) => [...names]);

@@ -1,7 +1,15 @@
 import { quantizeModel, readFloats } from 'scalepoint/model';
 import { expect, it } from 'vitest';
-import { type DecoderCase, type FolderJson, testDecoders, testRefusals } from '../../support/decoder-cases.js';
 import {
+  caseOf,
+  convertedDecoder,
+  type DecoderCase,
+  type FolderJson,
+  testDecoders,
+  testRefusals,
+} from '../../support/decoder-cases.js';
+import {
+  changed,
   common,
   gated,
   heads,
@@ -364,7 +372,8 @@ const nemotronLayer: NonNullable<Decoder['attend']> = (read, p, layer, x) => {
     const bias = read.get(`${own}gate.e_score_correction_bias`).values;
     const chosen = best(
       shares.map((v, e) => v + bias[e]!),
-      2,
+      // In Puzzle, a token uses more of the smaller experts.
+      read.get(`${own}experts.0.up_proj.weight`).shape[0] === 48 ? 2 : 3,
     );
     const sum = chosen.reduce((all, e) => all + shares[e]!, 0);
     const isLatent = read.has(`${own}fc1_latent_proj.weight`);
@@ -415,13 +424,16 @@ const nemotronTable = (spaces: readonly number[], attended: number, rest: { laye
     rest,
   ],
 });
-const nemotronMixture = (width: number) => `
+const nemotronMixture = (width: number, rows = 48) => `
   mixer.gate.weight                      ffn_gate_inp.weight    5x64
   mixer.gate.e_score_correction_bias     exp_probs_b.bias       5
-  mixer.experts.#.up_proj.weight         ffn_up_exps.weight     48x${width}  stack=5
-  mixer.experts.#.down_proj.weight       ffn_down_exps.weight   ${width}x48  stack=5
+  mixer.experts.#.up_proj.weight         ffn_up_exps.weight     ${rows}x${width}  stack=5
+  mixer.experts.#.down_proj.weight       ffn_down_exps.weight   ${width}x${rows}  stack=5
   mixer.shared_experts.up_proj.weight    ffn_up_shexp.weight    80x64
   mixer.shared_experts.down_proj.weight  ffn_down_shexp.weight  64x80`;
+const nemotronLatent = `
+  mixer.fc1_latent_proj.weight  ffn_latent_down.weight  32x64
+  mixer.fc2_latent_proj.weight  ffn_latent_up.weight    64x32`;
 const nemotronMoe = (name: string, latent: number | undefined): DecoderCase => ({
   name,
   hugging: 'NemotronHForCausalLM',
@@ -458,15 +470,44 @@ const nemotronMoe = (name: string, latent: number | undefined): DecoderCase => (
   ),
   table: nemotronTable([0], 2, {
     layers: [1, 3],
-    lines:
-      latent === undefined
-        ? nemotronMixture(64)
-        : `${nemotronMixture(latent)}
-          mixer.fc1_latent_proj.weight  ffn_latent_down.weight  ${latent}x64
-          mixer.fc2_latent_proj.weight  ffn_latent_up.weight    64x${latent}`,
+    lines: latent === undefined ? nemotronMixture(64) : nemotronMixture(latent) + nemotronLatent,
   }),
   model: { ...pure, headName: 'lm_head.weight', attend: nemotronLayer },
 });
+
+/** Experts of 48 elements, of which a token uses 2, and of 32, of which it uses 3. */
+const latentMoe = nemotronMoe('Nemotron-H with experts of fewer elements', 32);
+const puzzleBlocks = [
+  { block_type: 'mamba' },
+  { block_type: 'moe', moe_intermediate_size: 48, num_experts_per_tok: 2 },
+  { block_type: 'attention' },
+  { block_type: 'moe', moe_intermediate_size: 32, num_experts_per_tok: 3 },
+];
+const puzzle: DecoderCase = {
+  ...latentMoe,
+  name: 'Nemotron-H Puzzle',
+  hugging: 'NemotronHPuzzleForCausalLM',
+  config: {
+    ...latentMoe.config,
+    layers_block_type: undefined,
+    num_experts_per_tok: undefined,
+    block_configs: puzzleBlocks,
+  },
+  keys: changed(
+    latentMoe.keys,
+    ['feed_forward_length', [0, 48, 0, 32]],
+    ['expert_used_count', [0, 2, 0, 3]],
+    ['expert_feed_forward_length', [0, 48, 0, 32]],
+  ),
+  table: {
+    ...latentMoe.table,
+    some: [
+      ...latentMoe.table.some!.slice(0, 2),
+      { layers: [1], lines: nemotronMixture(32) + nemotronLatent },
+      { layers: [3], lines: nemotronMixture(32, 32) + nemotronLatent },
+    ],
+  },
+};
 
 const cases: readonly DecoderCase[] = [
   {
@@ -604,7 +645,8 @@ const cases: readonly DecoderCase[] = [
     model: { ...pure, headName: 'lm_head.weight', attend: nemotronLayer },
   },
   nemotronMoe('Nemotron-H with experts', undefined),
-  nemotronMoe('Nemotron-H with experts of fewer elements', 32),
+  latentMoe,
+  puzzle,
   {
     name: 'Jamba',
     hugging: 'JambaForCausalLM',
@@ -676,6 +718,13 @@ testRefusals(cases, [
   ['Nemotron-H', { hybrid_override_pattern: 'M*XM' }, /layer 2 is "X"/],
   ['Nemotron-H', { hybrid_override_pattern: undefined }, /hybrid_override_pattern or layers_block_type/, 'BAD_FILE'],
   ['Nemotron-H', { hybrid_override_pattern: 'M*-E' }, /layers are dense and have experts/],
+  [
+    'Nemotron-H Puzzle',
+    { block_configs: [{ ...puzzleBlocks[0], moe_intermediate_size: 48 }, ...puzzleBlocks.slice(1)] },
+    /block_configs\[0\].moe_intermediate_size is 48/,
+    'BAD_FILE',
+  ],
+  ['Nemotron-H Puzzle', { block_configs: [1] }, /block_configs has to have objects/, 'BAD_FILE'],
   ['Nemotron-H', { attention_bias: true }, /attention_bias is true/],
   ['Jamba', { mamba_expand: 3 }, /mamba_expand is 3/],
   ['Jamba', { num_experts_per_tok: 6 }, /num_experts_per_tok 6/, 'BAD_FILE'],
@@ -728,4 +777,16 @@ it('multiplies rows by their own factors in every tile', async () => {
   const expected = weights.get(name)!.values.map((v, i) => Math.fround(v * 1.25) * factors[Math.floor(i / 64)]!);
   expect(data.length).toBeGreaterThan(1 << 20);
   expect(Buffer.compare(bytesOf(data), bytesOf(expected))).toBe(0);
+});
+
+it('names layers that predict further tokens and are left out', async () => {
+  const one = caseOf(cases, 'Nemotron-H');
+  const weights = weightsOfTable(one.table, 4);
+  const more = { shape: [64], values: new Float32Array(64) };
+  const { notes, tensors } = await convertedDecoder(one, new Map(weights).set('mtp.layers.0.enorm.weight', more));
+  expect(tensors.map(({ name }) => name)).toEqual(
+    (await convertedDecoder(one, weights)).tensors.map(({ name }) => name),
+  );
+  expect(notes).toMatchObject([{ kind: 'nextLayersLeftOut', count: 1 }]);
+  expect(notes[0]?.text).toMatch(/^layers that predict further tokens are left out \(1 tensor\)/);
 });

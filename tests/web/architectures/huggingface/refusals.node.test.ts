@@ -95,7 +95,7 @@ describe('config.json', () => {
   });
 
   it('names architectures that are not known, and what has the name of a property of all objects', async () => {
-    for (const name of ['Plamo2ForCausalLM', 'constructor', '__proto__'])
+    for (const name of ['OrionForCausalLM', 'constructor', '__proto__'])
       await refused(
         { architecture: name },
         'UNKNOWN_FORMAT',
@@ -105,11 +105,11 @@ describe('config.json', () => {
       );
     for (const [name, advice] of [
       ['MPNetModel', 'ONNX'],
-      ['NemotronHPuzzleForCausalLM', 'state spaces'],
-      ['KimiLinearForCausalLM', 'KDA'],
+      ['KimiK3ForCausalLM', 'residuals of attention'],
       ['Rwkv7ForCausalLM', 'RWKV'],
 
-      ['Step3p5ForCausalLM', 'convert_hf_to_gguf.py'],
+      ['Gemma4AssistantForCausalLM', 'keys and values of the model that they draft for'],
+      ['HYV4ForCausalLM', 'convert_hf_to_gguf.py'],
     ] as const)
       await refused({ architecture: name }, 'UNKNOWN_FORMAT', `"${name}" is not supported: `, advice);
     await refused({ config: { architectures: [] } }, 'BAD_FILE', 'architectures');

@@ -109,12 +109,18 @@ const deepseekExperts =
 
 const latent = latentOf();
 
-const deepseekLayer = `${norms}
+/** Latent attention of four heads without its queries. */
+const latentLines = `
   self_attn.kv_a_proj_with_mqa.weight  attn_kv_a_mqa.weight   40x64
   self_attn.kv_a_layernorm.weight      attn_kv_a_norm.weight  32
   self_attn.kv_b_proj.weight           attn_k_b.weight        128x32  np=4x32x32[:,0:12,:]T  as=4x32x12
   self_attn.kv_b_proj.weight           attn_v_b.weight        128x32  np=4x32x32[:,12:32,:]  as=4x20x32
   self_attn.o_proj.weight              attn_output.weight     64x80`;
+const deepseekLayer = norms + latentLines;
+const plainQueries = `
+  self_attn.q_proj.weight  attn_q.weight  80x64`;
+/** Latent attention whose queries are not compressed. */
+export const latentLayer = latentLines + plainQueries;
 const deepseekMixture = (count: number) => `
   mlp.gate.weight  ffn_gate_inp.weight  ${count}x64
   ${separate(count, 48)}${shared('mlp.shared_experts', 96)}`;
@@ -280,8 +286,7 @@ const cases: readonly DecoderCase[] = [
     table: {
       prefix,
       outside: tiedOutside,
-      layer: `${deepseekLayer}
-        self_attn.q_proj.weight  attn_q.weight  80x64`,
+      layer: deepseekLayer + plainQueries,
       some: [
         { layers: [0], lines: gated },
         { layers: Array.from({ length: 25 }, (_, i) => i + 1), lines: deepseekMixture(5) },

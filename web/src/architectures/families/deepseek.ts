@@ -38,7 +38,11 @@ interface Latent {
  * Latent attention. Keys and values of each head are one matrix, of which llama.cpp wants the keys transposed.
  * @param isSplit true if they are weights of their own, as in mlx-lm, which has them as llama.cpp does
  */
-function latentAttention(heads: number, { queryRank, rank, plain, rotated, value }: Latent, isSplit: boolean): Row[] {
+export function latentAttention(
+  heads: number,
+  { queryRank, rank, plain, rotated, value }: Latent,
+  isSplit: boolean,
+): Row[] {
   const queries = heads * (plain + rotated);
   const own: Row[] =
     queryRank === undefined

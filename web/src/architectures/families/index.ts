@@ -24,6 +24,7 @@ import { graniteFamily } from './granite.js';
 import { hunyuanFamily } from './hunyuan.js';
 import { internlmFamily } from './internlm.js';
 import { jamba } from './jamba.js';
+import { kimiLinear } from './kimi.js';
 import { lfmFamily } from './lfm2.js';
 import { llamaFamily } from './llama.js';
 import { mambaFamily } from './mamba.js';
@@ -34,8 +35,10 @@ import { modernBertFamily } from './modern-bert.js';
 import { nemotronFamily } from './nemotron.js';
 import { olmoFamily } from './olmo.js';
 import { phiFamily } from './phi.js';
+import { plamo2 } from './plamo.js';
 import { qwenFamily } from './qwen.js';
 import { seedOss } from './seed-oss.js';
+import { step35 } from './step.js';
 import { t5Family } from './t5.js';
 
 export const families: readonly ModelClass[] = [
@@ -60,11 +63,14 @@ export const families: readonly ModelClass[] = [
   bailingMoe2,
   ...internlmFamily,
   jamba,
+  kimiLinear,
   minicpm,
   minimaxM2,
   ...mistralFamily,
   ...nemotronFamily,
+  plamo2,
   seedOss,
+  step35,
   ...bertFamily,
   ...modernBertFamily,
   ...t5Family,
@@ -147,10 +153,10 @@ const missing: readonly (readonly [names: RegExp, reason: string])[] = [
   [/^MPNet/, 'llama.cpp has no graph for MPNet; export it to ONNX, and quantize that file here'],
   ...(
     [
-      [/^(NemotronHPuzzle|Plamo2|PLaMo2)/, 'layers of state spaces and of attention that take turns with experts'],
-      [/^Kimi(Linear|K3)/, 'linear attention with a decay for each channel (KDA)'],
+      [/^KimiK3/, 'experts of fewer elements, and residuals of attention'],
       [/^(Rwkv|RWKV)/, 'the mixing of neighboring tokens of RWKV'],
-      [/^(HYV|Step3p|StepVL|Gemma4.*Assistant)/, 'the layers of this family'],
+      [/^Gemma4.*Assistant/, 'layers that read the keys and values of the model that they draft for'],
+      [/^HYV/, 'the layers of this family'],
     ] as const
   ).map(([names, what]) => {
     const advice = "llama.cpp's convert_hf_to_gguf.py converts it to a GGUF file, which can be quantized here";

@@ -1,7 +1,16 @@
 /** Nemotron, and Nemotron-H with layers of Mamba 2. Reference: github.com/ggml-org/llama.cpp, conversion/nemotron.py at 003ebfc. Tests compare with llama.cpp v0.5.0. */
 import { show } from '../../core/show.js';
+import { isCount } from '../../formats/files/json.js';
 import { badConfig, unsupportedConfig } from '../huggingface/errors.js';
-import { decoderDefaults, type ModelClass, type Read, readExperts, rotatedOf } from '../huggingface/reading.js';
+import { isObject, type Json, member } from '../huggingface/json.js';
+import {
+  type Draft,
+  decoderDefaults,
+  type ModelClass,
+  type Read,
+  readExperts,
+  rotatedOf,
+} from '../huggingface/reading.js';
 import { setting } from '../huggingface/rope.js';
 import type { Row } from '../huggingface/tensors.js';
 import { anyLength, checkSpace, checkVocabulary, mamba2Rows } from './mamba.js';
@@ -67,15 +76,49 @@ const kinds: Readonly<Record<string, 'space' | 'attention' | 'dense' | 'experts'
   ...{ '-': 'dense', mlp: 'dense', E: 'experts', moe: 'experts' },
 };
 
+/** What Puzzle states about each layer; undefined for other models. */
+function blocksOf({ config }: Read): readonly Json[] | undefined {
+  const blocks = config.get('block_configs');
+  if (!Array.isArray(blocks)) return undefined;
+  const other = blocks.find((block) => !isObject(block));
+  return other === undefined ? blocks : badConfig(`block_configs has to have objects, got ${show(other)}`);
+}
+
 /** The kind of each layer. */
-function kindsOf({ config }: Read) {
-  const stated = config.get('hybrid_override_pattern') ?? config.get('layers_block_type');
+function kindsOf(read: Read) {
+  const { config } = read;
+  const blocks = blocksOf(read)?.map((block) => member(block, 'block_type'));
+  const stated = blocks ?? config.get('hybrid_override_pattern') ?? config.get('layers_block_type');
   const list: unknown[] = typeof stated === 'string' ? [...stated] : Array.isArray(stated) ? stated : [];
   if (list.length === 0) badConfig('hybrid_override_pattern or layers_block_type is missing');
   return list.map((kind, i) => {
     if (typeof kind === 'string' && Object.hasOwn(kinds, kind)) return kinds[kind];
     return unsupportedConfig(`layer ${i} is ${show(kind)}; it can be ${Object.keys(kinds).join(', ')}`);
   });
+}
+
+/** Numbers of experts. Layers of Puzzle have experts of their own sizes, of which a token uses another number in each. */
+function readMixtures(draft: Draft, layers: readonly unknown[]) {
+  const { config } = draft;
+  const blocks = blocksOf(draft);
+  if (blocks === undefined) return readExperts(config, 'n_routed_experts', { rows: 'moe_intermediate_size' });
+  const experts = config.whole('n_routed_experts');
+  const each = (name: string, most: number) =>
+    blocks.map((block, i): number => {
+      const value = member(block, name) ?? 0;
+      if (isCount(value) && value <= most && value > 0 === (layers[i] === 'experts')) return value;
+      return badConfig(
+        `block_configs[${i}].${name} is ${show(value)}; it can be 1 to ${most} in layers of experts, and 0 in others`,
+      );
+    });
+  return {
+    keys: {
+      expert_count: experts,
+      expert_used_count: each('num_experts_per_tok', experts),
+      expert_feed_forward_length: each('moe_intermediate_size', 2 ** 31 - 1),
+    },
+    sizes: { experts },
+  };
 }
 
 /** Tensors outside of layers, and the norm before each. */
@@ -85,22 +128,26 @@ const outsideOfSpaces = [
   head,
 ];
 
+const nemotronHDefaults = decoderDefaults([4096, 21504, 52], [32, 8, 128], 4096, {
+  layer_norm_epsilon: 1e-5,
+  ssm_state_size: 128,
+  mamba_num_heads: 128,
+  mamba_head_dim: 64,
+  n_groups: 8,
+  conv_kernel: 4,
+  n_group: 1,
+  topk_group: 1,
+  norm_topk_prob: true,
+  routed_scaling_factor: 1,
+});
+
 /** Each layer has one part: Mamba 2, attention without positions, or a feed-forward part, which is dense or has experts. */
 const nemotronH: ModelClass = {
   architecture: 'nemotron_h',
   classes: {
-    NemotronHForCausalLM: decoderDefaults([4096, 21504, 52], [32, 8, 128], 4096, {
-      layer_norm_epsilon: 1e-5,
-      ssm_state_size: 128,
-      mamba_num_heads: 128,
-      mamba_head_dim: 64,
-      n_groups: 8,
-      conv_kernel: 4,
-      n_group: 1,
-      topk_group: 1,
-      norm_topk_prob: true,
-      routed_scaling_factor: 1,
-    }),
+    NemotronHForCausalLM: nemotronHDefaults,
+    // Puzzle, whose layers have sizes of their own.
+    NemotronHPuzzleForCausalLM: nemotronHDefaults,
   },
   only: {
     mlp_hidden_act: ['relu2'],
@@ -131,17 +178,18 @@ const nemotronH: ModelClass = {
       steps,
       groups: config.whole('n_groups'),
     });
-    const counts = experts ? readExperts(config, 'n_routed_experts', { rows: 'moe_intermediate_size' }) : undefined;
+    const counts = experts ? readMixtures(draft, layers) : undefined;
     const shared = experts ? config.whole('moe_shared_expert_intermediate_size') : undefined;
     const latent = experts ? config.maybeWhole('moe_latent_size') : undefined;
-    const rows = counts?.sizes.expertFeedForward ?? sizes.feedForward;
+    const ofExperts = counts?.keys.expert_feed_forward_length ?? 0;
+    const rowsOf = (layer: number) => (typeof ofExperts === 'number' ? ofExperts : (ofExperts[layer] ?? 0));
     const width = latent ?? 'hidden';
     const isA = (kind: string) => (layer: number) => layers[layer] === kind;
-    const mixture: Row[] = [
+    const mixture = (rows: number): Row[] => [
       { from: 'mixer.gate', to: 'ffn_gate_inp', shape: ['experts', 'hidden'] },
       { from: 'mixer.gate.e_score_correction_bias', to: 'exp_probs_b', whole: '.bias', shape: ['experts'] },
-      { from: 'mixer.experts.#.up_proj', to: 'ffn_up_exps', shape: ['expertFeedForward', width] },
-      { from: 'mixer.experts.#.down_proj', to: 'ffn_down_exps', shape: [width, 'expertFeedForward'] },
+      { from: 'mixer.experts.#.up_proj', to: 'ffn_up_exps', shape: [rows, width] },
+      { from: 'mixer.experts.#.down_proj', to: 'ffn_down_exps', shape: [width, rows] },
       { from: 'mixer.shared_experts.up_proj', to: 'ffn_up_shexp', shape: ['sharedFeedForward', 'hidden'] },
       { from: 'mixer.shared_experts.down_proj', to: 'ffn_down_shexp', shape: ['hidden', 'sharedFeedForward'] },
       ...(latent === undefined
@@ -151,6 +199,9 @@ const nemotronH: ModelClass = {
             { from: 'mixer.fc2_latent_proj', to: 'ffn_latent_up', shape: ['hidden', latent] },
           ] as const)),
     ];
+    const mixtures = [...new Set(layers.flatMap((kind, i) => (kind === 'experts' ? [rowsOf(i)] : [])))].flatMap(
+      (rows) => onlyIn(mixture(rows), (layer) => isA('experts')(layer) && rowsOf(layer) === rows),
+    );
     const inMixer = (row: Row): Row => ({ ...row, from: row.from.replace(/^(mlp|self_attn)/, 'mixer') });
     return {
       ...(experts ? { architecture: 'nemotron_h_moe' } : {}),
@@ -169,7 +220,9 @@ const nemotronH: ModelClass = {
         'rope.scaling.finetuned': false,
         'attention.key_length': sizes.head,
         'attention.value_length': sizes.head,
-        feed_forward_length: layers.map((kind) => (kind === 'dense' || kind === 'experts' ? rows : 0)),
+        feed_forward_length: layers.map((kind, i) =>
+          kind === 'dense' ? sizes.feedForward : kind === 'experts' ? rowsOf(i) : 0,
+        ),
         ...(experts && {
           expert_shared_feed_forward_length: shared,
           expert_shared_count: config.whole('n_shared_experts', 1),
@@ -183,7 +236,7 @@ const nemotronH: ModelClass = {
       sizes: { ...counts?.sizes, sharedFeedForward: shared },
       table: {
         layerPrefix: 'backbone.layers.',
-        layersKey: 'hybrid_override_pattern',
+        layersKey: blocksOf(draft) === undefined ? 'hybrid_override_pattern' : 'block_configs',
         outside: outsideOfSpaces,
         layer: [
           { from: 'norm', to: 'attn_norm', shape: ['hidden'] },
@@ -193,7 +246,7 @@ const nemotronH: ModelClass = {
             isA('attention'),
           ),
           ...onlyIn(feedForward.slice(1).map(inMixer), isA('dense')),
-          ...onlyIn(mixture, isA('experts')),
+          ...mixtures,
         ],
         rename: (name) =>
           name.startsWith('mtp.') ? undefined : name.replace(/^model\.(?=layers|embeddings|norm_f)/, 'backbone.'),

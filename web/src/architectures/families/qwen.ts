@@ -125,7 +125,11 @@ const ranks = {
 const qwen3: ModelClass = {
   ...qwen2,
   architecture: 'qwen3',
-  classes: { Qwen3ForCausalLM: qwen3Defaults, Qwen3Model: qwen3Defaults },
+  classes: {
+    Qwen3ForCausalLM: qwen3Defaults,
+    Qwen3Model: qwen3Defaults,
+    StepVLForConditionalGeneration: qwen3Defaults,
+  },
   only: { ...siluSettings, attention_bias: [false] },
   table: qwen3Table,
   details({ answers, config }) {

@@ -82,7 +82,7 @@ export function onlyIn(rows: readonly Row[], only: (layer: number) => boolean): 
 
 /** Rows whose norms are stored without the 1 that is added to them. */
 export function plusOne(rows: readonly Row[]): Row[] {
-  return rows.map((row) => (row.to.endsWith('norm') ? { ...row, plusOne: true } : row));
+  return rows.map((row) => (row.to.endsWith('norm') ? { ...row, add: 1 } : row));
 }
 
 /** Drops the head: in these models it is the embedding, even if the file stores one. */

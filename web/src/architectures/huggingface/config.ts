@@ -147,14 +147,16 @@ export function readRope(config: Config): Rope {
     badConfig(`${name}.rope_type has to be a string, got ${show(type)}`);
   const own = type?.toLowerCase();
   const theta = positive(`${name}.rope_theta`, member(settings, 'rope_theta'));
-  const beside = positive('rope_theta', config.stated('rope_theta'));
+  // A list has a base for each layer, which its class reads.
+  const isListed = Array.isArray(config.stated('rope_theta'));
+  const beside = isListed ? undefined : positive('rope_theta', config.stated('rope_theta'));
   if (theta !== undefined && beside !== undefined && theta !== beside)
     badConfig(`rope_theta is ${beside} and ${name}.rope_theta is ${theta}`);
   return {
     type: own === 'default' ? undefined : own,
     settings,
     where: name,
-    theta: theta ?? config.maybePositive('rope_theta'),
+    theta: theta ?? (isListed ? undefined : config.maybePositive('rope_theta')),
     localTheta:
       positive(`${name}.sliding_attention.rope_theta`, member(local, 'rope_theta')) ??
       config.maybePositive('rope_local_base_freq'),

@@ -179,10 +179,24 @@ async function modelOf(given: Folder) {
     isCoded,
     answers,
   });
-  const tensors = modelRecipes(folder, model, config).map((recipe) =>
+  const made = modelRecipes(folder, model, config);
+  const tensors = made.map((recipe) =>
     stored.size === 0 ? recipe : { ...recipe, sources: recipe.sources.map((name) => stored.get(name) ?? name) },
   );
   const notes: Note[] = [];
+  // Note layers that predict further tokens, which are left out.
+  const used = new Set(made.flatMap(({ sources }) => sources));
+  const layerOf = (name: string) => Number(/(^|\.)model\.layers\.(\d+)\./.exec(name)?.[2] ?? -1);
+  const next = names.filter(
+    (name) => !used.has(name) && (/^(model\.)?mtp\./.test(name) || layerOf(name) >= model.sizes.layers),
+  );
+  if (next.length > 0) {
+    const count = next.length;
+    const text =
+      `layers that predict further tokens are left out (${count} tensor${count === 1 ? '' : 's'}): ` +
+      'logits do not depend on them, but nothing can be drafted with the result';
+    notes.push(noteOf('nextLayersLeftOut', { count }, text));
+  }
   // Note towers for pictures and sound, which are left out.
   const count = names.filter((name) => towerParts.test(name)).length;
   const hasVision = objectMember(keys, 'vision_config') !== undefined;

@@ -21,6 +21,8 @@ export const filesBeside: readonly string[] = [
   'sentencepiece.bpe.model',
   'spiece.model',
   'tiktoken.model',
+  // The tokens of PLaMo, one in each line.
+  'tokenizer.jsonl',
   'chat_template.jinja',
   'chat_template.json',
   'modules.json',

@@ -79,6 +79,8 @@ interface DecoderNumbers {
   readonly hidden?: number;
   readonly heads?: number;
   readonly keyHeads?: number;
+  /** Elements of a head, in place of head_dim. */
+  readonly head?: number;
   readonly feedForward?: number;
   readonly context?: number;
   readonly theta?: number;
@@ -200,7 +202,7 @@ function decoderNumbers(read: Read, wish: DecoderNumbers = {}): Numbers {
   const keyHeads = wish.ownKeys === true ? heads : (wish.keyHeads ?? config.whole('num_key_value_heads', heads));
   if (heads % keyHeads !== 0)
     badConfig(`num_attention_heads ${heads} is not a multiple of num_key_value_heads ${keyHeads}`);
-  const given = wish.plainHeads === true ? undefined : config.maybeWhole('head_dim');
+  const given = wish.head ?? (wish.plainHeads === true ? undefined : config.maybeWhole('head_dim'));
   if (given === undefined && hidden % heads !== 0)
     badConfig(`hidden_size ${hidden} is not a multiple of num_attention_heads ${heads}, and head_dim is missing`);
   const head = given ?? hidden / heads;

@@ -73,13 +73,20 @@ export function madeTensor(name: string, values: readonly number[]): Recipe {
 /**
  * Factors that divide the frequencies, for Llama 3's scaling: 1 for short waves, `factor` for long ones, and in between a mix of both.
  * All steps are rounded to float32, as the converter of llama.cpp computes them.
+ * @param isWide true if those behind the frequencies are computed in float64
  */
 export function llama3Factors(
   rope: Rope,
   config: Config,
-  { head, theta, usualFactor = 8 }: { head: number; theta: number; usualFactor?: number | undefined },
+  {
+    head,
+    theta,
+    usualFactor = 8,
+    isWide = false,
+  }: { head: number; theta: number; usualFactor?: number | undefined; isWide?: boolean },
 ): readonly Recipe[] {
   if (rope.type !== 'llama3') return [];
+  const round = isWide ? (value: number) => value : fround;
   const [factor, low, high] = [
     setting(rope, 'factor') ?? usualFactor,
     setting(rope, 'low_freq_factor') ?? 1,
@@ -93,12 +100,12 @@ export function llama3Factors(
     8192;
   const factors = Array.from({ length: head / 2 }, (_, i) => {
     const frequency = fround(1 / fround(theta ** fround((2 * i) / head)));
-    const wave = fround((2 * Math.PI) / frequency);
+    const wave = round((2 * Math.PI) / frequency);
     if (wave < context / high) return 1;
     if (wave > context / low) return factor;
     if (low === high) return 1;
-    const smooth = fround(fround(fround(context / wave) - low) / (high - low));
-    return fround(1 / fround(fround(fround(1 - smooth) / factor) + smooth));
+    const smooth = round(round(round(context / wave) - low) / (high - low));
+    return round(1 / round(round(round(1 - smooth) / factor) + smooth));
   });
   return [madeTensor('rope_freqs.weight', factors)];
 }

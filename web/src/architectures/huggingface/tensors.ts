@@ -85,8 +85,8 @@ export interface Row {
   readonly optional?: true;
   /** The heads whose rows move to Llama's rotary layout. */
   readonly permute?: 'heads' | 'keyHeads';
-  /** True if the model multiplies by 1 + weight and llama.cpp by the weight, so that 1 is added. */
-  readonly plusOne?: true;
+  /** Added to its weight in GGUF, such as 1 if the model multiplies by 1 + weight and llama.cpp by the weight. */
+  readonly add?: number;
   /** True if it holds logarithms of decays, of which llama.cpp wants -exp(x). */
   readonly negativeExp?: true;
   /** True if its weight is rounded to three values. */
@@ -223,6 +223,9 @@ const floatEnds = [
   '.ffn_gate_inp_shexp.weight',
   '.shortconv.conv.weight',
   '.ssm_conv1d.weight',
+  '.ssm_conv1d_q.weight',
+  '.ssm_conv1d_k.weight',
+  '.ssm_conv1d_v.weight',
   '.altup_correct_coef.weight',
   '.altup_predict_coef.weight',
 ];
@@ -253,7 +256,7 @@ function recipe({ to, shape, row, expert, isBias }: ExpectedTensor, sizes: Sizes
     sources,
     ...(row.view === undefined || isBias === true ? {} : { view: row.view(sizes) }),
     ...(row.permute === undefined ? {} : { permuteHeads: sizes[row.permute] }),
-    ...(row.plusOne === true && isBias !== true ? { add: 1 } : {}),
+    ...(row.add === undefined || isBias === true ? {} : { add: row.add }),
     ...(row.negativeExp === true ? { negativeExp: true } : {}),
     ...(row.ternary === true && isBias !== true ? { ternary: true } : {}),
     ...(factor === 1 || isBias === true ? {} : { factor }),

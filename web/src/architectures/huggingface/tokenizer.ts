@@ -8,6 +8,7 @@ import { byteLevelKeys } from './bytelevel.js';
 import { badFolderFile, incomplete, unsupported } from './errors.js';
 import { arrayMember, decodeText, isObject, type Json, member, objectMember, parseObject } from './json.js';
 import { tokenizerKeys } from './keys.js';
+import { plamoFile, plamoKeys } from './plamo.js';
 import { glmRanks, isRankFile, kimiRanks, tokenizerOfRanks, tokenizerOfTekken } from './ranks.js';
 import { addedById, chatGlmFromModel, sentencePieceFromJson, sentencePieceFromModel } from './sentencepiece.js';
 import type { EncoderTokenizer, Tokenizer, TokenizerFiles, TokenizerInput } from './tokenizer-input.js';
@@ -124,7 +125,9 @@ export async function readTokenizer(
       'another general.name avoids this';
     notes.push(noteOf('nameNeedsTokens', { name, missing }, text));
   }
-  return { keys: [...tokenizerKeys(read.keys), ...templates], notes };
+  // The converter leaves out the templates of PLaMo 2.
+  const keys = tokenizerKeys(read.keys);
+  return { keys: wish.architecture === 'plamo2' ? keys : [...keys, ...templates], notes };
 }
 
 /** Reads a vocabulary of tiktoken. */
@@ -160,6 +163,10 @@ async function chatGlmTokenizer(folder: Folder, files: TokenizerFiles): Promise<
 /** Reads the files of a tokenizer by its kind. */
 async function readKind(folder: Folder, files: TokenizerFiles): Promise<Tokenizer> {
   const { tokenizer, ...wish } = files;
+  if (wish.architecture === 'plamo2') {
+    const bytes = await folder.file(plamoFile);
+    return plamoKeys(files, bytes ?? incomplete(plamoFile, 'the folder has none', plamoFile));
+  }
   if (wish.architecture === 'chatglm') {
     const read = await chatGlmTokenizer(folder, files);
     if (read !== undefined) return read;

@@ -195,7 +195,7 @@ const gemma3: TowerKind = {
       table: siglipTable(tower.sizes, [
         // Stored with its inputs as rows. llama.cpp transposes it when it runs.
         { from: projection, to: 'mm.input_projection', whole: '.weight', shape: [hidden, text] },
-        { from: 'multi_modal_projector.mm_soft_emb_norm', to: 'mm.soft_emb_norm', shape: [hidden], plusOne: true },
+        { from: 'multi_modal_projector.mm_soft_emb_norm', to: 'mm.soft_emb_norm', shape: [hidden], add: 1 },
       ]),
       keys: [
         projectorType('gemma3'),
