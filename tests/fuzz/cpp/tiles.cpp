@@ -92,6 +92,8 @@ void run(Input& in) {
   tile.type = has_blocks ? any_block() : any_element();
   tile.rows = in.flag() ? in.number(5) : in.number(2) * 32;
   tile.columns = in.flag() ? in.length(70) : in.number(4) * in.choice({32u, 64u, 256u});
+  const uint64_t size = tile.size();
+  if (size > 1 << 14 || tile.columns > 1 << 16) return;
   tile.wanted = in.number(3) == 3 ? in.byte() : kAllParts;
   tile.measure = in.flag();
   if (in.number(3) == 3) {
@@ -102,8 +104,6 @@ void run(Input& in) {
     if (in.flag()) tile.row_factors = in.floats(tile.rows).data();
     if (in.flag()) tile.column_factors = in.floats(tile.columns).data();
   }
-  const uint64_t size = tile.size();
-  if (size > 1 << 14 || tile.columns > 1 << 16) return;
   const uint32_t codec = in.number(12);
   const bool with_importance = in.number(3) == 3, with_range = in.number(3) == 3;
   if (with_importance) {

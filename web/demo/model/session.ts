@@ -8,7 +8,6 @@ import { askToRead, filesOf, type KeptModel, keepModel, keptModels, mayRead } fr
 import { announce } from '../shared/live.js';
 import { inputOf } from '../shared/page-files.js';
 import { failureText, type PageProblem, type ProblemAction, sentence } from '../shared/problems.js';
-import { recall, remember } from '../shared/remember.js';
 import { showCore } from '../shared/site.js';
 import type { Store } from '../shared/store.js';
 import { pageAddress } from './address.js';
@@ -16,11 +15,9 @@ import {
   choiceOf,
   formatFor,
   formatIn,
-  hashOf,
   infoOf,
   type ModelChoice,
   presetFormat,
-  usualFormat,
   withPreset,
   withSize,
   withTarget,
@@ -32,10 +29,11 @@ import { planKind } from './kinds.js';
 import { firstLook, kindLabel, type Look } from './look.js';
 import { errorsKey, Measurer } from './measure.js';
 import { showRecent } from './recent.js';
+import { rememberChoice, rememberedFor } from './remembered.js';
 import { isModel, openAll, type Thing } from './several.js';
 import { type OpenedModel, Shown, type View } from './shown.js';
 import { Sizer } from './sizer.js';
-import { countNumbers, totalBytes } from './sizes.js';
+import { countNumbers } from './sizes.js';
 import { type State, tensorsOf } from './state.js';
 import type { LookCalls } from './worker.js';
 
@@ -187,9 +185,8 @@ export class ModelSession {
 
   /** The settings for a model that is opened, as in a link: those of the model before it, of the address, or of the last visit. */
   #wantedFor(model: ModelFile): string {
-    const before = this.shown.opened;
-    if (before === undefined) return location.hash || (sizedFor(model) ?? recall('model'));
-    return sizedFor(model) ?? hashOf(usualFormat(before.model), forAny(before.choice));
+    const { opened } = this.shown;
+    return (opened === undefined && location.hash) || rememberedFor(model, opened);
   }
 
   /** Closes the model, or the list of several. Going back opens it again. */
@@ -478,26 +475,4 @@ export class ModelSession {
       if (request === this.#lookRequest) this.#changeLook({ problem: failureText(error) });
     }
   }
-}
-
-/** A model that a size was chosen for, and the size. */
-const sizeKey = ({ name, files }: ModelFile) => `${name} ${totalBytes(files)} `;
-
-/** The part of a choice that applies to any model. Rules, kept tensors and sizes belong to one model. */
-function forAny({ size: _, statistics: __, ...choice }: ModelChoice): ModelChoice {
-  return { ...choice, kept: new Set(), rules: [] };
-}
-
-/** Remembers a choice for the next visit: its size for the same model, the rest for any. */
-function rememberChoice(model: ModelFile, choice: ModelChoice): void {
-  const format = usualFormat(model);
-  const { size } = choice;
-  if (size === undefined) remember('model', hashOf(format, forAny(choice)));
-  remember('model-size', size === undefined ? '' : sizeKey(model) + hashOf(format, { ...forAny(choice), size }));
-}
-
-/** The remembered settings with a size, for one model. */
-function sizedFor(model: ModelFile): string | undefined {
-  const [key, sized] = [sizeKey(model), recall('model-size')];
-  return sized.startsWith(key) ? sized.slice(key.length) : undefined;
 }

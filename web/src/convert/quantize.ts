@@ -292,8 +292,15 @@ export interface OutputRepair {
 export interface OutputFolding {
   /** The norms; empty if none can be folded, or if the outputs did not get closer. */
   readonly norms: readonly FoldedNorm[];
-  /** The worst output without folds, and with them, on samples that did not give the factors; undefined if no norm can be folded. */
-  readonly judged?: { readonly before: JudgedOutput; readonly after: JudgedOutput } | undefined;
+  /** The worst outputs on samples that did not give the factors; undefined if no norm can be folded. */
+  readonly judged?:
+    | {
+        /** That without folds. */
+        readonly before: JudgedOutput;
+        /** That with folds. */
+        readonly after: JudgedOutput;
+      }
+    | undefined;
 }
 
 /** The result of converting a model. */

@@ -22,6 +22,7 @@ import { startHub, type TestHub } from '../../support/hub/hub.mjs';
 import { activationsOf, matrixFile } from '../../support/importance.js';
 import { pair, spellings } from '../../support/lora.js';
 import { safetensors, weights } from '../../support/models.js';
+import { npy, zip } from '../../support/npz.js';
 import { decoderConfig, decoderWeights, plainTokenizer, tiny } from '../../support/tiny-huggingface.js';
 import { tinyLlama } from '../../support/tiny-llama.js';
 import { visionFolder } from '../../support/towers.js';
@@ -59,6 +60,11 @@ async function putModels(): Promise<void> {
   writeFileSync(inFolder('my-adapter/adapter_config.json'), JSON.stringify({ peft_type: 'LORA', r: 4, lora_alpha: 8 }));
   const flux = { 'double_blocks.0.img_attn.proj.weight': weights('BF16', [8, 256]) };
   writeFileSync(inFolder('model.onnx'), onnx.product('MatMul', [64, 32], [1, 64], [1, 32])());
+  const x = npy('<f4', '(2, 64)', Float32Array.from({ length: 128 }, (_, i) => Math.sin(i)).buffer);
+  writeFileSync(
+    inFolder('samples.npz'),
+    zip([['x.npy', x, 0]], (bytes) => bytes),
+  );
   writeFileSync(inFolder('flux1-dev.safetensors'), safetensors(flux));
   const llama = tinyLlama({ layers: 1, rows: 2 });
   writeFileSync(inFolder('llama.gguf'), llama);
