@@ -15,7 +15,7 @@ async function fetched(path: string): Promise<File> {
 /** The sample that each file belongs to, by its name. */
 const names = new WeakMap<File, SampleName>();
 
-/** Name of the sample that files are; undefined if they are none. */
+/** Name of the sample that has these files; undefined for other files. */
 export function sampleName([file]: readonly File[]): SampleName | undefined {
   return file && names.get(file);
 }

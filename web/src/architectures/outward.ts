@@ -132,7 +132,7 @@ function turnsOf(dims: ElementView['dims']): Turn[] {
   return turns.reverse();
 }
 
-/** The view that gives elements in the order of the folder; undefined if these are not all of so many that follow each other there. */
+/** The view that gives elements in the order of the folder; undefined if they do not fill a run of elements there. */
 function viewBack(turns: readonly Turn[], elements: number): ElementView | undefined {
   const dims = turns.filter(({ count }) => count > 1).sort((a, b) => b.stride - a.stride);
   let next = 1;

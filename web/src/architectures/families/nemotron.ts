@@ -76,7 +76,7 @@ const kinds: Readonly<Record<string, 'space' | 'attention' | 'dense' | 'experts'
   ...{ '-': 'dense', mlp: 'dense', E: 'experts', moe: 'experts' },
 };
 
-/** What Puzzle states about each layer; undefined for other models. */
+/** Puzzle's entries for each layer; undefined for other models. */
 function blocksOf({ config }: Read): readonly Json[] | undefined {
   const blocks = config.get('block_configs');
   if (!Array.isArray(blocks)) return undefined;
