@@ -215,6 +215,16 @@ it('says that a preset changes nothing', async () => {
   await openFile(fileOf('short.safetensors', safetensors(short)));
   await expect.poll(() => page.textContent('#model-name')).toBe('short.safetensors');
   await expect.poll(() => small.textContent()).toContain('Changes nothing: no tensor fits this type.');
+  await page.check('input[value="balanced"]', { force: true });
+  // Layers of other kinds than linear ones are converted if that is asked for.
+  await openFile(fileOf('images.safetensors', safetensors({ 'conv.weight': weights('F32', [16, 16, 3, 3]) })));
+  await expect.poll(() => page.textContent('#model-name')).toBe('images.safetensors');
+  const again = page.locator('#model-again');
+  await expect.poll(() => again.textContent()).toBe('Convert them as well');
+  expect(await status()).toContain('this type is for linear layers, and this model has others');
+  await again.click();
+  await expect.poll(() => page.isEnabled('#model-run')).toBe(true);
+  await expect.poll(() => again.isHidden()).toBe(true);
 });
 
 it('lists and plans a model of 3 GiB from its header, and cancels quantizing it without a trace', async () => {
