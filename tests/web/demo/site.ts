@@ -104,6 +104,21 @@ export function startSite(options?: Parameters<typeof servePages>[0]): Site {
     await useFamily(made, family);
     const page = await made.newPage();
     page.setDefaultTimeout(hangLimit);
+    // The page draws with the next frame: an act of a test ends when that frame is drawn. A click may leave the page.
+    for (const name of ['click', 'fill', 'check', 'uncheck', 'selectOption', 'setInputFiles', 'press'] as const) {
+      const act = page[name].bind(page) as (...given: unknown[]) => Promise<unknown>;
+      const drawn = async (...given: unknown[]) => {
+        const result = await act(...given);
+        await page
+          .evaluate(
+            (most) => Promise.race([new Promise(requestAnimationFrame), new Promise((f) => setTimeout(f, most))]),
+            1000,
+          )
+          .catch(() => {});
+        return result;
+      };
+      Object.assign(page, { [name]: drawn });
+    }
     page.on('pageerror', (error) => site.complaints.push(`uncaught: ${error.message}`));
     page.on('console', (message) => {
       if (!message.text().includes('blocked by Playwright')) site.complaints.push(message.text());

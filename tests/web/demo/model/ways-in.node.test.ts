@@ -90,9 +90,11 @@ it('can be installed, and then opens files of the system', async () => {
   }, readFileSync(sample).toString('base64'));
   await expect.poll(name).toBe('mine.safetensors');
   await page.waitForSelector('#opened:visible');
-  await page.check('input[value="small"]', { force: true });
   const size = () => page.textContent('#model-size');
   await expect.poll(size).not.toBe('');
+  const first = await size();
+  await page.check('input[value="small"]', { force: true });
+  await expect.poll(size).not.toBe(first);
   const small = await size();
   const kept = () => page.evaluate(() => typeof history.state.kept);
   await expect.poll(kept).toBe('string');

@@ -97,7 +97,7 @@ describe('the panel', () => {
       /^The text could not be written: the text has \d+ tokens, and at most 255 leave room for another word; shorten it\.$/,
     );
     await page.fill('#write-begin', '  ');
-    expect(await page.isDisabled('#write-run')).toBe(true);
+    await page.waitForSelector('#write-run:disabled');
     // Stop while it is made ready.
     await page.fill('#write-begin', begin);
     await page.click('#write-run');
