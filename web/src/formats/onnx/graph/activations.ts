@@ -29,6 +29,23 @@ const selecting: readonly string[] = [
 
 const isIn = ({ opType, domain }: OnnxNode, names: readonly string[]) => domain === '' && names.includes(opType);
 
+/**
+ * True if a branch or loop reads a value through nodes that only select and move its elements. onnxruntime (1.30) moves DequantizeLinear behind
+ * such nodes, and then builds an invalid graph.
+ */
+function isReadInside(graphs: Graphs, graph: OnnxGraph, name: string): boolean {
+  const seen = new Set<OnnxNode>();
+  const movers = (from: string) =>
+    graphs.uses(graph, from).filter(({ node }) => isIn(node, selecting) && !seen.has(node));
+  for (let open = movers(name); open.length > 0; ) {
+    for (const { node } of open) seen.add(node);
+    const outputs = open.flatMap(({ node }) => node.outputs);
+    if (outputs.some((output) => graphs.uses(graph, output).some((use) => use.graph !== graph))) return true;
+    open = outputs.flatMap(movers);
+  }
+  return false;
+}
+
 /** The product of a reader of a weight in the main graph; undefined for other readers. */
 export function staticProduct(
   graphs: Graphs,
@@ -47,7 +64,8 @@ export function staticProduct(
     isIn(use.node, clamps) &&
     !graphs.isOutput(graph, output);
   const last = isClamped ? use.node : node;
-  return { node, graph, weight, input: given, last, output: last.outputs[0] ?? '' };
+  const result = last.outputs[0] ?? '';
+  return isReadInside(graphs, graph, result) ? undefined : { node, graph, weight, input: given, last, output: result };
 }
 
 /** The value that a value's elements come from, through nodes that only select and move them. */

@@ -41,12 +41,15 @@ export function writeStatic(
 
   // Quantize outputs first: their restored values have their names, so that inputs that are such outputs are done.
   const outputs = new Set<string>();
-  for (const { product, output } of decisions) {
+  for (const { product, output, isClamped } of decisions) {
     if (output === undefined || outputs.has(product.output)) continue;
     outputs.add(product.output);
-    const { graph, last } = product;
+    const { graph, node } = product;
     const raw = builder.freshValue(`${product.output}_float`);
-    builder.renameOutput(last, product.output, raw);
+    // Leave out a Clip that the codes make superfluous: onnxruntime (1.30) cannot load a Conv with some of them.
+    const last = isClamped ? node : product.last;
+    if (isClamped) builder.removeNode(product.last);
+    builder.renameOutput(last, last.outputs[0] ?? '', raw);
     const scale = addPair(graph, builder.behind(graph, last), raw, product.output, output);
     restored.set(product.output, { name: product.output, scale });
   }
