@@ -159,10 +159,10 @@ it('starts from the values of blocks, and describes codes in config.json', async
 
 it('refuses what it cannot turn back, and names what is missing', async () => {
   const error = (file: Uint8Array<ArrayBuffer>) => rejectionOf(quantizeModel(file, { to: 'float16', ...work }));
-  const other = ggufFile({ pairs: [['general.architecture', 'string', 'rwkv7']], tensors: [] });
+  const other = ggufFile({ pairs: [['general.architecture', 'string', 'rwkv6']], tensors: [] });
   expect(await error(other)).toMatchObject({
     code: 'UNKNOWN_FORMAT',
-    message: 'models of the architecture "rwkv7" cannot be turned back into a folder: it is not known here',
+    message: 'models of the architecture "rwkv6" cannot be turned back into a folder: it is not known here',
   });
   expect(await error(tinyLlama())).toMatchObject({
     code: 'UNKNOWN_FORMAT',

@@ -54,27 +54,23 @@ const ofTower = /parts of others/;
 
 /** Families whose files are not turned back, with the reason. */
 const refused: Readonly<Record<string, RegExp>> = {
+  ...Object.fromEntries(
+    [
+      ...['Mamba', 'Mamba 2', 'Jamba', 'Kimi Linear', 'PLaMo 2', 'Falcon-H1', 'Falcon-H1 with norms of states'],
+      ...['Nemotron-H', 'Nemotron-H with experts', 'Nemotron-H with experts of fewer elements', 'Nemotron-H Puzzle'],
+      ...['Granite with Mamba 2', 'Granite with Mamba 2 and experts', 'Qwen3-Next', 'Qwen3.5', 'Qwen3.5 with experts'],
+      'Qwen3.5 with a layer that predicts a further token',
+    ].map((name) => [name, /ssm_a" holds -exp\(x\) in place of each x/]),
+  ),
   'ChatGLM 3 and GLM-4-9B': /attn_q.weight" is missing/,
   'Falcon with groups and two norms, as RefinedWeb': /attn_norm_2.weight" has no place/,
   Apertus: /act_fn.alpha_n is missing/,
   'Hunyuan with experts': /moe_topk is undefined/,
-  Jamba: /ssm_a" is missing/,
   'Mistral Small 4': /partial_rotary_factor/,
   'Mistral Small 4 without its tower, and with experts apart': /partial_rotary_factor/,
   'Mistral Large 3 in its own layout': /temperature_scale/,
-  'Nemotron-H': /hybrid_override_pattern/,
-  'Nemotron-H with experts': /"nemotron_h_moe" cannot be turned back/,
-  'Nemotron-H with experts of fewer elements': /"nemotron_h_moe" cannot be turned back/,
-  'Nemotron-H Puzzle': /"nemotron_h_moe" cannot be turned back/,
-  'Falcon-H1': /ssm.inner_size is 128/,
-  'Falcon-H1 with norms of states': /ssm.inner_size is 128/,
   'Granite 4 with attention alone': /rope.scaling.finetuned is true/,
-  'Granite with Mamba 2': /mamba_expand is missing/,
-  'Granite with Mamba 2 and experts': /mamba_expand is missing/,
-  Mamba: /intermediate_size/,
-  'Mamba 2': /vocab_size/,
-  'PLaMo 2': /num_attention_heads 1 is not a multiple/,
-  'Kimi Linear': /linear_attn_config has to be an object/,
+  'RWKV 7': /head_dim/,
   'Step 3.5': /moe_router_activation is "softmax"/,
   'Qwen2-VL': ofTower,
   'Qwen2.5-VL': ofTower,
@@ -82,10 +78,6 @@ const refused: Readonly<Record<string, RegExp>> = {
   'Qwen3-VL with experts': ofTower,
   'Qwen3-ASR': ofTower,
   'Qwen3-Omni': ofTower,
-  'Qwen3-Next': /recurrent_layers/,
-  'Qwen3.5': /recurrent_layers/,
-  'Qwen3.5 with a layer that predicts a further token': /block_count is 5/,
-  'Qwen3.5 with experts': /recurrent_layers/,
 };
 
 /** Families whose tensors come back otherwise: under names of other checkpoints, experts one by one, or rounded to three values. */

@@ -10,7 +10,7 @@ interface TableLine {
   readonly to: string;
   readonly shape: readonly number[];
   /**
-   * `+1`, `+1/5` and `+1/5**1.5` add these numbers, `heads=4` moves rows of 4 heads, `stack=3` counts `#` up to 3, `rows=0+64` takes rows, `as=3x32x64` is the result's shape.
+   * `+1`, `+1/5` and `+1/5**1.5` add these numbers, `heads=4` moves rows of 4 heads, `stack=3` counts `#` up to 3, `each=rk` puts letters in place of `@`, `rows=0+64` takes rows, `as=3x32x64` is the result's shape.
    * `ternary` rounds to three values, and `drop` leaves the tensor out of the result.
    * `fill=264` adds rows of zeros up to this number, `times=0.5` multiplies, `byrows=64*0.5,32*2` multiplies rows besides.
    * `-exp` takes -exp(x), and `columns=16:0,2,1,3` puts columns in blocks of 16 into another order.
@@ -61,6 +61,10 @@ function wholeLines({ prefix, outside, layer, some = [] }: HandTable, layers: nu
 }
 
 const namesOf = ({ from, changes }: TableLine) =>
+  changes
+    .get('each')
+    ?.split('')
+    .map((letter) => from.replace('@', letter)) ??
   Array.from({ length: Number(changes.get('stack') ?? 1) }, (_, i) => from.replace('#', String(i)));
 
 /** Random weights of a model. */
@@ -138,7 +142,7 @@ export function expectTensors({ tensors }: Conversion, table: HandTable, layers:
   const lines = wholeLines(table, layers).filter(({ changes }) => !changes.has('drop'));
   const expected = lines.map((line) => {
     const { to, shape, changes } = line;
-    const stack = changes.get('stack');
+    const stack = changes.get('stack') ?? changes.get('each')?.length;
     const rows = changes.get('rows');
     const windows = rows === undefined ? undefined : windowsOf(rows);
     const names = namesOf(line);
@@ -152,7 +156,7 @@ export function expectTensors({ tensors }: Conversion, table: HandTable, layers:
       whole.length === 1 ||
       !to.endsWith('.weight') ||
       /_norm\.weight$/.test(to) ||
-      /(^|\.)(position_embd|token_types|ffn_gate_inp|ffn_gate_inp_shexp|shortconv\.conv|ssm_conv1d(_[qkv])?|altup_correct_coef|altup_predict_coef)\.weight$/.test(
+      /(^|\.)(position_embd|token_types|ffn_gate_inp|ffn_gate_inp_shexp|shortconv\.conv|ssm_conv1d(_[qkv])?|time_mix_w[12]|time_mix_lerp_fused|altup_correct_coef|altup_predict_coef)\.weight$/.test(
         to,
       );
     return {

@@ -39,6 +39,9 @@ export interface OutwardFolder {
   readonly names: WeightNames;
 }
 
+/** The decays of state spaces, whose logarithms folders have. */
+const roundedNames = /^blk\.\d+\.ssm_a$/;
+
 const refuse = (message: string, tensor?: string): never => {
   throw new ScalepointError('UNKNOWN_FORMAT', message, { tensor });
 };
@@ -224,8 +227,7 @@ function turnedBack(
   const width = shape.length < 2 ? 1 : (shape.at(-1) as number);
   const pieces = piecesOf(folder, used).sort((a, b) => a.first - b.first || viewStart(a) - viewStart(b));
   const [{ recipe }] = pieces as [Piece];
-  const { negativeExp, rowFactors, factor = 1, add } = recipe;
-  if (negativeExp === true) cannot('it holds -exp(x) in place of each x, which is rounded');
+  const { rowFactors, factor = 1, add } = recipe;
   if (rowFactors !== undefined || !Number.isInteger(Math.log2(Math.abs(factor))))
     cannot('its elements are multiplied by factors, and rounded');
   const sources = pieces.map((piece) => byName.get(piece.recipe.name) as LogicalTensor);
@@ -400,6 +402,13 @@ export async function outwardFolder(gguf: GgufModel, takers?: FileFacts['takers'
   if (architecture === towerArchitecture || metadata['general.type'] === 'adapter')
     refuse(
       'a vision tower or an adapter in GGUF cannot be turned back into a folder; start from the folder of its model',
+    );
+  const lost = gguf.tensors.find(({ name }) => roundedNames.test(name));
+  if (lost !== undefined)
+    refuse(
+      `models of the architecture ${show(architecture)} cannot be turned back into a folder: the tensor ${quoted(lost.name)} holds -exp(x) in ` +
+        'place of each x, which is rounded; start from the folder of the model',
+      lost.name,
     );
   const all = families.filter((one) => one.architecture === architecture);
   if (typeof architecture !== 'string' || all.length === 0)

@@ -15,7 +15,7 @@ import {
 import { besideTowers } from '../../support/decoders/beside-towers.js';
 import { dense } from '../../support/decoders/dense.js';
 import { mixtures } from '../../support/decoders/experts.js';
-import { hybrids } from '../../support/decoders/hybrid.js';
+import { hybrids, rwkvLines } from '../../support/decoders/hybrid.js';
 import { latentAttention } from '../../support/decoders/latent.js';
 import { mistral } from '../../support/decoders/mistral.js';
 import { NativeModel } from '../../support/llama-run.js';
@@ -140,6 +140,86 @@ it('takes the tokens of PLaMo 2 from its list', async () => {
     await expect(bad({ 'tokenizer.jsonl': list })).rejects.toThrow(words);
   await expect(bad({ 'tokenizer.jsonl': undefined })).rejects.toMatchObject({ code: 'INCOMPLETE' });
   await expect(bad({ 'tokenizer_config.json': { sep_token: 'x' } })).rejects.toThrow(/sep_token "x" is no token/);
+});
+
+it('takes the tokens of RWKV from its list, and the names of its first folders', async () => {
+  const one = caseOf(cases, 'RWKV 7');
+  const weights = weightsOfTable(one.table, 3);
+  const made = await convertedDecoder(one, weights, { 'tokenizer_config.json': { chat_template: 'left out' } });
+  const { keys, notes } = made;
+  const got = new Map(keys.flatMap(({ name, value }) => (name.startsWith('tokenizer.') ? [[name, value]] : [])));
+  expect(notes).toEqual([]);
+  const tokens = got.get('tokenizer.ggml.tokens') as string[];
+  expect(tokens.slice(0, 12)).toEqual(['<s>', ...rwkvLines.map(([, token]) => token), '[PAD11]']);
+  const types = got.get('tokenizer.ggml.token_type') as number[];
+  expect(types).toEqual([3, ...rwkvLines.map(() => 1), ...new Array<number>(264 - 11).fill(5)]);
+  const rest = [...got].filter(([name]) => !/tokens|token_type/.test(name));
+  expect(byName(rest)).toEqual(
+    byName([
+      ['tokenizer.ggml.model', 'rwkv'],
+      ['tokenizer.ggml.eot_token_id', 261],
+      ['tokenizer.chat_template', 'rwkv-world'],
+    ]),
+  );
+  const bad = (lines: string) => convertedDecoder(one, weights, { 'rwkv_vocab_v20230424.txt': lines });
+  for (const line of ["1 'a' 2", "2 'a' 1", '1 a 1', "1 'a\\' 1", "1 '\\q' 1", "1 b'é' 2", "1 b'\\u0041' 1", "1 'a'"])
+    await expect(bad(`${line}\n`), line).rejects.toThrow(/line 1 has to be 1, a token as Python writes it/);
+  await expect(bad("1 'a' 1\n".repeat(264))).rejects.toThrow(/vocab_size is 264, but .* has 264 tokens/);
+  // The first folders have other names, and narrow matrices as transposes; a folder of another kind has all shares in one tensor.
+  const first = new Map(
+    [...weights].map(([given, { shape, values }]) => {
+      const narrow = /_lora\.lora\.[02]\.weight$/.test(given);
+      const [rows = 1, columns = 1] = shape;
+      const turned = values.map((_, i) => values[(i % rows) * columns + Math.floor(i / rows)]!);
+      const name = given
+        .replace('layers.0.pre_norm', 'pre_ln')
+        .replace('model.norm', 'model.ln_out')
+        .replace('lm_head', 'head')
+        .replace(/attn_norm|ffn_norm/, (norm) => (norm.startsWith('a') ? 'ln1' : 'ln2'))
+        .replace('attn.g_norm', 'attn.ln_x')
+        .replace(
+          /attn\.([rkvo])_proj/,
+          (_, l: string) => `attn.${{ r: 'receptance', k: 'key', v: 'value', o: 'output' }[l]}`,
+        )
+        .replace(/_lora\.lora\.(0\.weight|2\.weight|2\.bias)$/, (_, end: string) =>
+          end === '2.bias' ? '0' : end.startsWith('0') ? '1' : '2',
+        )
+        .replace('attn', 'attention')
+        .replace('ffn', 'feed_forward');
+      return [
+        name,
+        narrow
+          ? { shape: [columns, rows], values: turned }
+          : { shape: /\.k_[ak]$/.test(name) ? [1, 1, ...shape] : shape, values },
+      ];
+    }),
+  );
+  const joined = new Map(weights);
+  for (const i of [0, 1, 2]) {
+    const parts = [...'rwkvag'].map((l) => `model.layers.${i}.attn.x_${l}`);
+    const values = Float32Array.from(parts.flatMap((name) => [...weights.get(name)!.values]));
+    for (const name of parts) joined.delete(name);
+    joined.set(`model.layers.${i}.attn.x_x`, { shape: [6, 128], values });
+  }
+  const ranks = Object.entries(one.config ?? {}).filter(([name]) => name.endsWith('_low_rank_dim'));
+  const named = ['lora_rank_decay', 'lora_rank_iclr', 'lora_rank_value_residual_mix', 'lora_rank_gate'];
+  const config = {
+    ...{ head_dim: undefined, norm_eps: undefined, head_size: 64, layer_norm_epsilon: 1e-5 },
+    ...Object.fromEntries(
+      ranks.flatMap(([name, value], i) => [
+        [name, undefined],
+        [named[i]!, value],
+      ]),
+    ),
+  };
+  const all = ({ tensors }: Conversion, of: Weights) =>
+    byName(
+      tensors.map((one) => [one.name, one.shape, Buffer.from(elements(one, of).slice().buffer).toString('base64')]),
+    );
+  const others = await convertedDecoder({ ...one, config: { ...one.config, ...config } }, first);
+  expect(all(others, first)).toEqual(all(made, weights));
+  expect(others.keys).toEqual(keys);
+  expect(all(await convertedDecoder(one, joined), joined)).toEqual(all(made, weights));
 });
 
 it('writes the pooling of Arcee', async () => {

@@ -86,11 +86,11 @@ it('names each file that is read, and no other', async () => {
     },
     1,
   );
-  const plamo = caseOf(hybrids.cases, 'PLaMo 2');
-  const plamoFiles = {
-    ...plamo.files,
-    'config.json': { ...(plamo.files?.['config.json'] as object), ...plamo.config },
-  };
+  const lists = ['PLaMo 2', 'RWKV 7'].map((name) => {
+    const { files, config, table, layers = 3 } = caseOf(hybrids.cases, name);
+    const own = { ...files, 'config.json': { ...(files?.['config.json'] as object), ...config } };
+    return [weightsOfTable(table, layers), own] as const;
+  });
   const paths = ['2_Dense', '3_Dense'];
   const linear = safetensors({ 'linear.weight': { dtype: 'F32', shape: [1, 1], data: new Float32Array(1) } });
   const layers = {
@@ -106,7 +106,7 @@ it('names each file that is read, and no other', async () => {
     await readOf(t5Weights, t5),
     await readOf(new Map(), layers, (folder) => readModules(folder, 'gemma-embedding', true)),
     await towerFiles(),
-    await readOf(weightsOfTable(plamo.table, 4), plamoFiles),
+    ...(await Promise.all(lists.map(([weights, own]) => readOf(weights, own)))),
     // Without config.json, the file of Mistral's own layout is looked for.
     await readOf(new Map(), {}, (folder) => expect(convertHuggingface(folder)).rejects.toThrow()),
   ].flatMap((names) => [...names]);

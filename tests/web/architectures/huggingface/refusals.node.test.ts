@@ -106,8 +106,7 @@ describe('config.json', () => {
     for (const [name, advice] of [
       ['MPNetModel', 'ONNX'],
       ['KimiK3ForCausalLM', 'residuals of attention'],
-      ['Rwkv7ForCausalLM', 'RWKV'],
-
+      ['Rwkv6ForCausalLM', 'RWKV 6'],
       ['Gemma4AssistantForCausalLM', 'keys and values of the model that they draft for'],
       ['HYV4ForCausalLM', 'convert_hf_to_gguf.py'],
     ] as const)

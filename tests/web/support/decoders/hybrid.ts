@@ -22,6 +22,8 @@ import {
   dot,
   joined,
   multiply,
+  type Reader,
+  relu2,
   rotaryFrequencies,
   rotate,
   scaled,
@@ -394,6 +396,179 @@ const kimi: DecoderCase = {
   },
 };
 
+// ------------------------------------------------------------------------------------------------------------------------- RWKV 7
+
+/** Lines of a vocabulary as Python writes them, with single and double quotes, and what GGUF has for them. */
+export const rwkvLines: readonly (readonly [line: string, token: string])[] = [
+  ["'\\x00' 1", '\\x00'],
+  ["'\\t\\n' 2", '\\t\\n'],
+  [`"'" 1`, "'"],
+  [`'"' 1`, '"'],
+  [`'\\'"' 2`, `\\'"`],
+  ["'\\\\' 1", '\\\\'],
+  ["'é ' 3", '\\xc3\\xa9 '],
+  ["'\\u0301' 2", '\\xcc\\x81'],
+  ["b'\\xe4\\xb8' 2", '\\xe4\\xb8'],
+  ["' a' 2", ' a'],
+];
+const rwkvVocabulary = rwkvLines.map(([line], i) => `${i + 1} ${line}\n`).join('');
+
+/** The values of the first layer, which later layers mix with theirs, and what the second part of the layer had for the token before. */
+let firstValues: readonly Vector[] = [];
+let inputBefore: Vector | undefined;
+
+/** What a token takes of the one before it. */
+const shifted = (read: Reader, name: string, x: readonly Vector[]) => {
+  const share = Float64Array.from(read.get(name).values);
+  return x.map((one, t) => add(one, multiply(share, add(x[t - 1] ?? scaled(one, 0), scaled(one, -1)))));
+};
+
+const rwkvMix: NonNullable<Decoder['attend']> = (read, p, layer, x) => {
+  inputBefore = undefined;
+  const own = `${p}attn.`;
+  const [r, w, k, v, a, g] = [...'rwkvag'].map((name) => shifted(read, `${own}x_${name}`, x)) as [
+    Vector[],
+    Vector[],
+    Vector[],
+    Vector[],
+    Vector[],
+    Vector[],
+  ];
+  const linear = (name: string, all: readonly Vector[]) => all.map((one) => read.linear(own + name, one));
+  const low = (name: string, all: readonly Vector[], between = (one: Vector) => one) =>
+    linear(`${name}_lora.lora.2`, linear(`${name}_lora.lora.0`, all).map(between));
+  const vector = (name: string) => Float64Array.from(read.get(own + name).values);
+  const decays = low('w', w, (one) => one.map(Math.tanh)).map((one) =>
+    one.map((d) => Math.exp(-Math.exp(-0.5) * sigmoid(d))),
+  );
+  const [queries, values, all] = [linear('r_proj', r), linear('v_proj', v), linear('k_proj', k)];
+  if (layer === 0) firstValues = values;
+  else {
+    const shares = low('v', v).map((one) => one.map(sigmoid));
+    for (const [t, one] of values.entries())
+      values[t] = add(one, multiply(shares[t]!, add(firstValues[t]!, scaled(one, -1))));
+  }
+  const rates = low('a', a).map((one) => one.map(sigmoid));
+  const gates = low('g', g, (one) => one.map(sigmoid));
+  const [kk, ka, rk] = ['k_k', 'k_a', 'r_k'].map(vector) as [Vector, Vector, Vector];
+  const states = Array.from({ length: 128 }, () => new Float64Array(64));
+  return x.map((_, t) => {
+    const keys = all[t]!.map((one, c) => one * (1 + (rates[t]![c]! - 1) * ka[c]!));
+    const removed = joined(slices(multiply(all[t]!, kk), 64).map((one) => scaled(one, 1 / Math.hypot(...one))));
+    const output = values[t]!.map((value, c) => {
+      const [state, from] = [states[c]!, 64 * Math.floor(c / 64)];
+      const at = (one: Vector, i: number) => one[from + i]!;
+      const before = dot(state, removed.slice(from, from + 64));
+      for (let i = 0; i < 64; i++)
+        state[i] = state[i]! * at(decays[t]!, i) - before * at(removed, i) * at(rates[t]!, i) + value * at(keys, i);
+      return dot(state, queries[t]!.slice(from, from + 64));
+    });
+    const normed = joined(slices(output, 64).map((one) => read.layerNorm('', one, 64e-5)));
+    const [weight, bias] = [vector('g_norm.weight'), vector('g_norm.bias')];
+    const direct = slices(multiply(multiply(keys, queries[t]!), rk), 64).map((one) => one.reduce((sum, n) => sum + n));
+    const mixed = normed.map((n, c) => n * weight[c]! + bias[c]! + direct[Math.floor(c / 64)]! * values[t]![c]!);
+    return read.linear(`${own}o_proj`, multiply(mixed, gates[t]!));
+  });
+};
+
+const rwkvGrow: NonNullable<Decoder['grow']> = (read, p, x) => {
+  const [, mixed] = shifted(read, `${p}ffn.x_k`, [inputBefore ?? scaled(x, 0), x]);
+  inputBefore = x;
+  return read.linear(`${p}ffn.value`, relu2(read.linear(`${p}ffn.key`, mixed!)));
+};
+
+const rwkv: DecoderCase = {
+  name: 'RWKV 7',
+  hugging: 'RWKV7ForCausalLM',
+  architecture: 'rwkv7',
+  files: { 'config.json': decoderConfig('RWKV7ForCausalLM'), 'rwkv_vocab_v20230424.txt': rwkvVocabulary },
+  config: {
+    num_hidden_layers: 3,
+    hidden_size: 128,
+    hidden_act: 'sqrelu',
+    head_dim: 64,
+    num_heads: null,
+    norm_eps: 1e-5,
+    ...{ decay_low_rank_dim: 8, a_low_rank_dim: 12, v_low_rank_dim: 4, gate_low_rank_dim: 20 },
+    tie_word_embeddings: false,
+  },
+  keys: [
+    ['block_count', 3],
+    ['context_length', 2 ** 20],
+    ['embedding_length', 128],
+    ['feed_forward_length', 96],
+    ['attention.head_count', 0],
+    ['attention.layer_norm_epsilon', 1e-5],
+    ['wkv.head_size', 64],
+    ['attention.decay_lora_rank', 8],
+    ['attention.iclr_lora_rank', 12],
+    ['attention.value_residual_mix_lora_rank', 4],
+    ['attention.gate_lora_rank', 20],
+  ],
+  model: {
+    embedding: 'model.embeddings.weight',
+    embeddingNorm: 'model.layers.0.pre_norm',
+    headName: 'lm_head.weight',
+    layerNorms: true,
+    norms: { attention: 'attn_norm', feedForward: 'ffn_norm', final: 'model.norm' },
+    attend: rwkvMix,
+    grow: rwkvGrow,
+  },
+  table: {
+    prefix,
+    outside: `
+      model.embeddings.weight         token_embd.weight       264x128
+      model.layers.0.pre_norm.weight  token_embd_norm.weight  128
+      model.layers.0.pre_norm.bias    token_embd_norm.bias    128
+      model.norm.weight               output_norm.weight      128
+      model.norm.bias                 output_norm.bias        128
+      lm_head.weight                  output.weight           264x128`,
+    layer: `
+      attn_norm.weight            attn_norm.weight              128
+      attn_norm.bias              attn_norm.bias                128
+      ffn_norm.weight             attn_norm_2.weight            128
+      ffn_norm.bias               attn_norm_2.bias              128
+      attn.w_lora.lora.2.bias     time_mix_w0.weight            128
+      attn.w_lora.lora.0.weight   time_mix_w1.weight            8x128
+      attn.w_lora.lora.2.weight   time_mix_w2.weight            128x8
+      attn.a_lora.lora.2.bias     time_mix_a0.weight            128
+      attn.a_lora.lora.0.weight   time_mix_a1.weight            12x128
+      attn.a_lora.lora.2.weight   time_mix_a2.weight            128x12
+      attn.g_lora.lora.0.weight   time_mix_g1.weight            20x128
+      attn.g_lora.lora.2.weight   time_mix_g2.weight            128x20
+      attn.k_k                    time_mix_k_k.weight           128
+      attn.k_a                    time_mix_k_a.weight           128
+      attn.r_k                    time_mix_r_k.weight           2x64   as=128
+      attn.k_proj.weight          time_mix_key.weight           128x128
+      attn.v_proj.weight          time_mix_value.weight         128x128
+      attn.r_proj.weight          time_mix_receptance.weight    128x128
+      attn.o_proj.weight          time_mix_output.weight        128x128
+      attn.g_norm.weight          time_mix_ln.weight            128
+      attn.g_norm.bias            time_mix_ln.bias              128
+      ffn.x_k                     channel_mix_lerp_k.weight     128
+      ffn.key.weight              channel_mix_key.weight        96x128
+      ffn.value.weight            channel_mix_value.weight      128x96
+      attn.x_@                    time_mix_lerp_fused.weight    1x1x128  each=rwkvag`,
+    some: [
+      {
+        // llama.cpp wants values of the first layer that it does not use.
+        layers: [0],
+        lines: `
+          attn.a_lora.lora.2.bias    time_mix_v0.weight  128
+          attn.a_lora.lora.0.weight  time_mix_v1.weight  12x128
+          attn.a_lora.lora.2.weight  time_mix_v2.weight  128x12`,
+      },
+      {
+        layers: [1, 2],
+        lines: `
+          attn.v_lora.lora.2.bias    time_mix_v0.weight  128
+          attn.v_lora.lora.0.weight  time_mix_v1.weight  4x128
+          attn.v_lora.lora.2.weight  time_mix_v2.weight  128x4`,
+      },
+    ],
+  },
+};
+
 // ------------------------------------------------------------------------------------------------------------------------ PLaMo 2
 
 /** Tokens of the vocabulary: five that are named, bytes, and letters. */
@@ -481,7 +656,7 @@ const plamo: DecoderCase = {
 };
 
 export const hybrids: { readonly cases: readonly DecoderCase[]; readonly refusals: readonly Refusal[] } = {
-  cases: [step, kimi, plamo],
+  cases: [step, kimi, plamo, rwkv],
   refusals: [
     ['Step 3.5', { moe_router_activation: undefined }, /moe_router_activation is "softmax"/],
     ['Step 3.5', { layer_types: ['full_attention', 'other', 'full_attention'] }, /layer_types\[1\] is "other"/],

@@ -37,6 +37,7 @@ import { olmoFamily } from './olmo.js';
 import { phiFamily } from './phi.js';
 import { plamo2 } from './plamo.js';
 import { qwenFamily } from './qwen.js';
+import { rwkv7 } from './rwkv.js';
 import { seedOss } from './seed-oss.js';
 import { step35 } from './step.js';
 import { t5Family } from './t5.js';
@@ -69,6 +70,7 @@ export const families: readonly ModelClass[] = [
   ...mistralFamily,
   ...nemotronFamily,
   plamo2,
+  rwkv7,
   seedOss,
   step35,
   ...bertFamily,
@@ -154,7 +156,7 @@ const missing: readonly (readonly [names: RegExp, reason: string])[] = [
   ...(
     [
       [/^KimiK3/, 'experts of fewer elements, and residuals of attention'],
-      [/^(Rwkv|RWKV)/, 'the mixing of neighboring tokens of RWKV'],
+      [/^(Rwkv|RWKV)/, 'the layers of RWKV 6 and of hybrids with RWKV'],
       [/^Gemma4.*Assistant/, 'layers that read the keys and values of the model that they draft for'],
       [/^HYV/, 'the layers of this family'],
     ] as const

@@ -23,6 +23,8 @@ export const filesBeside: readonly string[] = [
   'tiktoken.model',
   // The tokens of PLaMo, one in each line.
   'tokenizer.jsonl',
+  // The tokens of RWKV.
+  'rwkv_vocab_v20230424.txt',
   'chat_template.jinja',
   'chat_template.json',
   'modules.json',

@@ -79,6 +79,8 @@ export interface Row {
   readonly view?: ViewOf;
   /** Shape in GGUF, if it is not the folder's. */
   readonly as?: readonly Size[];
+  /** True if dimensions of 1 do not count in the folder's shape. */
+  readonly squeezed?: true;
   /** True if it has a bias; `stated` if attention_bias of config.json says so. @defaultValue 'never' */
   readonly bias?: 'optional' | 'always' | 'never' | 'stated';
   /** True if it may be missing. */
@@ -228,6 +230,9 @@ const floatEnds = [
   '.ssm_conv1d_v.weight',
   '.altup_correct_coef.weight',
   '.altup_predict_coef.weight',
+  '.time_mix_w1.weight',
+  '.time_mix_w2.weight',
+  '.time_mix_lerp_fused.weight',
 ];
 
 /** True if a tensor is stored as F32 in every file. */
@@ -368,7 +373,8 @@ export function recipes(tensors: readonly FolderTensor[], model: ExpectedModel):
     // Check the type and shape of the tensor.
     const { name, dtype, shape } = tensor;
     if (!floats.includes(dtype)) badFolderTensor(name, `is ${dtype}; weights have to be ${floats.join(', ')}`);
-    if (shape.length !== place.shape.length || shape.some((n, i) => n !== place.shape[i]))
+    const [has, wants] = [shape, place.shape].map((all) => (place.row.squeezed ? all.filter((n) => n !== 1) : all));
+    if (has?.join() !== wants?.join())
       badFolderTensor(
         name,
         `has the shape [${shape.join(', ')}]; by config.json it is [${place.shape.join(', ')}]${assumed}`,

@@ -10,6 +10,7 @@ import { arrayMember, decodeText, isObject, type Json, member, objectMember, par
 import { tokenizerKeys } from './keys.js';
 import { plamoFile, plamoKeys } from './plamo.js';
 import { glmRanks, isRankFile, kimiRanks, tokenizerOfRanks, tokenizerOfTekken } from './ranks.js';
+import { rwkvFile, rwkvKeys } from './rwkv.js';
 import { addedById, chatGlmFromModel, sentencePieceFromJson, sentencePieceFromModel } from './sentencepiece.js';
 import type { EncoderTokenizer, Tokenizer, TokenizerFiles, TokenizerInput } from './tokenizer-input.js';
 import { t5Keys, tokenTypeCount, xlmRobertaFromJson, xlmRobertaFromModel } from './unigram.js';
@@ -163,9 +164,11 @@ async function chatGlmTokenizer(folder: Folder, files: TokenizerFiles): Promise<
 /** Reads the files of a tokenizer by its kind. */
 async function readKind(folder: Folder, files: TokenizerFiles): Promise<Tokenizer> {
   const { tokenizer, ...wish } = files;
-  if (wish.architecture === 'plamo2') {
-    const bytes = await folder.file(plamoFile);
-    return plamoKeys(files, bytes ?? incomplete(plamoFile, 'the folder has none', plamoFile));
+  const list = { plamo2: [plamoFile, plamoKeys], rwkv7: [rwkvFile, rwkvKeys] } as const;
+  if (Object.hasOwn(list, wish.architecture)) {
+    const [name, keysOf] = list[wish.architecture as keyof typeof list];
+    const bytes = await folder.file(name);
+    return keysOf(files, bytes ?? incomplete(name, 'the folder has none', name));
   }
   if (wish.architecture === 'chatglm') {
     const read = await chatGlmTokenizer(folder, files);
