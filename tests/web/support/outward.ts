@@ -58,6 +58,7 @@ const refused: Readonly<Record<string, RegExp>> = {
     [
       ...['Mamba', 'Mamba 2', 'Jamba', 'Kimi Linear', 'PLaMo 2', 'Falcon-H1', 'Falcon-H1 with norms of states'],
       ...['Nemotron-H', 'Nemotron-H with experts', 'Nemotron-H with experts of fewer elements', 'Nemotron-H Puzzle'],
+      'Nemotron-H with a layer that predicts a further token',
       ...['Granite with Mamba 2', 'Granite with Mamba 2 and experts', 'Qwen3-Next', 'Qwen3.5', 'Qwen3.5 with experts'],
       'Qwen3.5 with a layer that predicts a further token',
     ].map((name) => [name, /ssm_a" holds -exp\(x\) in place of each x/]),
@@ -71,6 +72,7 @@ const refused: Readonly<Record<string, RegExp>> = {
   'Mistral Large 3 in its own layout': /temperature_scale/,
   'Granite 4 with attention alone': /rope.scaling.finetuned is true/,
   'RWKV 7': /head_dim/,
+  'Gemma 4 Assistant': ofTower,
   'Step 3.5': /moe_router_activation is "softmax"/,
   'Qwen2-VL': ofTower,
   'Qwen2.5-VL': ofTower,

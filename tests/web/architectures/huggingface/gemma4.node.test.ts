@@ -289,10 +289,60 @@ const unified: DecoderCase = {
   hugging: 'Gemma4UnifiedForConditionalGeneration',
 };
 
+/** A model that drafts tokens: no layer has keys of its own. It runs beside the other model alone. */
+const assistant: DecoderCase = {
+  name: 'Gemma 4 Assistant',
+  hugging: 'Gemma4AssistantForCausalLM',
+  architecture: 'gemma4-assistant',
+  layers: 6,
+  config: { ...config, hidden_size_per_layer_input: 0, num_kv_shared_layers: 6, backbone_hidden_size: 96 },
+  keys: [
+    ...small.keys.filter(([name]) => !/feed_forward_length|shared_kv_layers|per_layer_input/.test(name)),
+    ...keysOf(
+      ['feed_forward_length', 96],
+      ['attention.shared_kv_layers', 6],
+      ['embedding_length_per_layer_input', 0],
+      ['embedding_length_out', 96],
+      ['nextn_predict_layers', 6],
+    ),
+  ],
+  table: {
+    prefix,
+    outside: `${tiedOutside}
+      pre_projection.weight   nextn.pre_projection.weight   64x192
+      post_projection.weight  nextn.post_projection.weight  96x64`,
+    layer: `${norms}
+      ${gated}`,
+    some: [attention(local, 16, 2, true), attention(full, 32, 2, true)].map(({ layers, lines }) => ({
+      layers,
+      lines: lines.replace(/^.*self_attn\.(k|v)_.*$/gm, ''),
+    })),
+  },
+};
+
 const cases = [small, mixture, unified];
 
 describe('keys and tensors', () => {
-  it.each(cases)('$name', (one) => expectKeysAndTensors(one));
+  it.each([...cases, assistant])('$name', (one) => expectKeysAndTensors(one));
+
+  it('names the centroids of a model that drafts, which the converter leaves out', async () => {
+    const weights = weightsOfTable(assistant.table, 6);
+    const whole = new Map(weights).set('masked_embedding.centroids.weight', {
+      shape: [2, 64],
+      values: new Float32Array(128),
+    });
+    const [own, other] = [await convertedDecoder(assistant, weights), await convertedDecoder(assistant, whole)];
+    expect(other.tensors).toEqual(own.tensors);
+    expect(other.notes).toEqual([...own.notes, expect.objectContaining({ kind: 'computedOtherwise' })]);
+    for (const [more, words] of [
+      [{ num_kv_shared_layers: 4 }, /num_kv_shared_layers is 4/],
+      [{ backbone_hidden_size: 64 }, /backbone_hidden_size is hidden_size/],
+      [{ enable_moe_block: true, num_experts: 5, top_k_experts: 2, moe_intermediate_size: 48 }, /has experts/],
+    ] as const)
+      await expect(
+        convertedDecoder({ ...assistant, config: { ...assistant.config, ...more } }, weights),
+      ).rejects.toThrow(words);
+  });
 
   it('takes a tensor for each expert in place of stacks', async () => {
     const weights = weightsOfTable(mixture.table, 6);
@@ -358,6 +408,12 @@ describe('keys and tensors', () => {
 
 describe('logits', () => {
   needNative();
+
+  it('need the other model for drafts, which llama.cpp loads', async () => {
+    const weights = weightsOfTable(assistant.table, 6);
+    const file = fileOf(await convertedDecoder(assistant, weights), weights);
+    expect(() => new NativeModel(file)[Symbol.dispose]()).not.toThrow();
+  });
 
   // llama.cpp looks up the GELU in a table of float16, as here, where sums in float32 may round to the other neighbor. Twice the bound of Gemma 3
   // in logits.node.test.ts, because scores of attention are not divided, and inputs of layers pass a GELU of their own. Measured: 0.0044 and

@@ -477,6 +477,36 @@ const nemotronMoe = (name: string, latent: number | undefined): DecoderCase => (
 
 /** Experts of 48 elements, of which a token uses 2, and of 32, of which it uses 3. */
 const latentMoe = nemotronMoe('Nemotron-H with experts of fewer elements', 32);
+const plainMoe = nemotronMoe('Nemotron-H with experts', undefined);
+const inNext = (lines: string, from: string) =>
+  lines.replace(/^ *(\S+)( +)/gm, (_, name: string, gap: string) => `${from}.${name}${gap}blk.4.`);
+/** With a layer that predicts a further token: attention, and experts behind it. */
+const nextMoe: DecoderCase = {
+  ...plainMoe,
+  name: 'Nemotron-H with a layer that predicts a further token',
+  config: { ...plainMoe.config, num_nextn_predict_layers: 1 },
+  keys: [
+    ...changed(
+      plainMoe.keys,
+      ['block_count', 5],
+      ['feed_forward_length', [0, 48, 0, 48, 48]],
+      ['attention.head_count_kv', [0, 0, 2, 0, 2]],
+    ),
+    ['nextn_predict_layers', 1],
+  ],
+  table: {
+    ...plainMoe.table,
+    outside: `${plainMoe.table.outside}
+      mtp.layers.0.enorm.weight            blk.4.nextn.enorm.weight             64
+      mtp.layers.0.hnorm.weight            blk.4.nextn.hnorm.weight             64
+      mtp.layers.0.eh_proj.weight          blk.4.nextn.eh_proj.weight           64x128
+      mtp.layers.0.norm.weight             blk.4.attn_norm.weight               64
+      ${inNext(permuted.replaceAll('self_attn.', 'mixer.').trim(), 'mtp.layers.0')}
+      mtp.layers.1.norm.weight             blk.4.post_attention_norm.weight     64
+      ${inNext(nemotronMixture(64).trim(), 'mtp.layers.1')}
+      mtp.layers.1.final_layernorm.weight  blk.4.nextn.shared_head_norm.weight  64`,
+  },
+};
 const puzzleBlocks = [
   { block_type: 'mamba' },
   { block_type: 'moe', moe_intermediate_size: 48, num_experts_per_tok: 2 },
@@ -644,7 +674,8 @@ const cases: readonly DecoderCase[] = [
     }),
     model: { ...pure, headName: 'lm_head.weight', attend: nemotronLayer },
   },
-  nemotronMoe('Nemotron-H with experts', undefined),
+  plainMoe,
+  nextMoe,
   latentMoe,
   puzzle,
   {

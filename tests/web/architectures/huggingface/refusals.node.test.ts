@@ -107,7 +107,6 @@ describe('config.json', () => {
       ['MPNetModel', 'ONNX'],
       ['KimiK3ForCausalLM', 'residuals of attention'],
       ['Rwkv6ForCausalLM', 'RWKV 6'],
-      ['Gemma4AssistantForCausalLM', 'keys and values of the model that they draft for'],
       ['HYV4ForCausalLM', 'convert_hf_to_gguf.py'],
     ] as const)
       await refused({ architecture: name }, 'UNKNOWN_FORMAT', `"${name}" is not supported: `, advice);

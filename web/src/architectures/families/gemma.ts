@@ -9,11 +9,13 @@ import { badConfig, unsupportedConfig } from '../huggingface/errors.js';
 import { member } from '../huggingface/json.js';
 import {
   allBut,
+  type Details,
   type Draft,
   decoderDefaults,
   decoderSettings,
   type ModelClass,
   never,
+  noteOtherwise,
   readExperts,
   type Settings,
   windowLayers,
@@ -465,6 +467,12 @@ const gemma4Defaults = {
   vocab_size_per_layer_input: 262144,
 };
 
+const assistantDefaults = {
+  ...gemma4Defaults,
+  ...{ num_hidden_layers: 4, num_kv_shared_layers: 4, hidden_size_per_layer_input: 0 },
+  backbone_hidden_size: 1536,
+};
+
 /** Gemma 4 in mlx-lm. */
 const mlxGemma4 = {
   head: 'tied',
@@ -515,99 +523,142 @@ const gemma4: ModelClass = {
       ...{ rope_theta: undefined, rope_scaling: undefined, rope_local_base_freq: undefined },
     };
   },
-  details(draft) {
-    const { config, sizes, rope } = draft;
-    const { layers, heads, keyHeads, head, feedForward: rows } = sizes;
-    const isLocal = windowLayers(draft, (i) => (i + 1) % 6 !== 0 && i < layers - 1);
-    // Read the sizes of attention in layers with a window and in those without.
-    const globalHead = config.whole('global_head_dim', 512);
-    if (globalHead % 2 !== 0) badConfig(`global_head_dim is ${globalHead}; the rotary embedding takes pairs`);
-    const keysAreValues = config.maybeFlag('attention_k_eq_v') ?? false;
-    const globalKeyHeads = config.maybeWhole('num_global_key_value_heads');
-    // llama.cpp's converter writes the number of heads alone, whatever the flag says.
-    if (!keysAreValues && globalKeyHeads !== undefined && globalKeyHeads !== keyHeads)
-      unsupportedConfig(
-        `num_global_key_value_heads is ${globalKeyHeads} without attention_k_eq_v; the converter writes it for models with it only`,
-      );
-    const kinds = [
-      { attends: { keyHeads, head, keysAreValues: false }, isIn: (i: number) => isLocal[i] === true },
-      {
-        attends: { keyHeads: globalKeyHeads ?? keyHeads, head: globalHead, keysAreValues },
-        isIn: (i: number) => isLocal[i] !== true,
-      },
-    ];
-    // Layers at the end take the keys and values of earlier ones.
-    const shared = config.maybeWhole('num_kv_shared_layers', 0) ?? 0;
-    if (shared >= layers) badConfig(`num_kv_shared_layers ${shared} leaves none of ${layers} layers`);
-    const isShared = (layer: number) => layer >= layers - shared;
-    const isWide = config.maybeFlag('use_double_wide_mlp') ?? false;
-    const rowsOfLayer = (layer: number) => (isWide && isShared(layer) ? 2 : 1) * rows;
-    const allRows = Array.from({ length: layers }, (_, i) => rowsOfLayer(i));
-    const perLayer = config.maybeWhole('hidden_size_per_layer_input', 0) ?? 0;
-    // Read the experts.
-    const hasExperts = config.maybeFlag('enable_moe_block') ?? config.stated('num_experts') !== undefined;
-    const rowsKey =
-      config.stated('expert_intermediate_size') === undefined ? 'moe_intermediate_size' : 'expert_intermediate_size';
-    const names = { used: 'top_k_experts', rows: rowsKey };
-    const experts = hasExperts ? readExperts(config, 'num_experts', names) : undefined;
-    const finalCap = config.maybePositive('final_logit_softcapping');
-    // The first pairs of a head in full attention turn, and the others stay.
-    if (rope.type !== 'proportional')
-      unsupportedConfig(`${rope.where}.full_attention.rope_type is ${show(rope.type)}; it has to be proportional`);
-    const share = positive(`${rope.where}.partial_rotary_factor`, member(rope.settings, 'partial_rotary_factor'));
-    if (share === undefined || share > 1)
-      return badConfig(`${rope.where}.full_attention.partial_rotary_factor is ${show(share)}`);
-    const turned = Math.floor((globalHead * share) / 2);
-    const divisors = Array.from({ length: globalHead / 2 }, (_, i) => (i < turned ? 1 : still));
-    const perLayerVocabulary = perLayer === 0 ? 0 : config.whole('vocab_size_per_layer_input', sizes.vocabulary);
-    return {
-      keys: {
-        ...experts?.keys,
-        feed_forward_length: isWide ? allRows : rows,
-        'attention.head_count_kv':
-          globalKeyHeads === undefined ? keyHeads : isLocal.map((one) => (one ? keyHeads : globalKeyHeads)),
-        'rope.freq_base_swa': rope.localTheta,
-        'attention.key_length': globalHead,
-        'attention.value_length': globalHead,
-        final_logit_softcapping: finalCap,
-        'attention.sliding_window': config.whole('sliding_window'),
-        'attention.shared_kv_layers': shared,
-        embedding_length_per_layer_input: perLayer,
-        'attention.sliding_window_pattern': isLocal,
-        'attention.key_length_swa': head,
-        'attention.value_length_swa': head,
-        'rope.dimension_count': globalHead,
-        'rope.dimension_count_swa': head,
-      },
-      sizes: experts?.sizes ?? {},
-      table: {
-        outside: [
-          ...[embedding, finalNorm],
-          ...(perLayer === 0 ? [] : perLayerOutside(perLayer, layers, perLayerVocabulary)),
-        ],
-        layer: [
-          ...gemmaNorms,
-          ...kinds.flatMap(({ attends, isIn }) => [
-            ...onlyIn(attentionRows(heads, attends, false), (layer) => isIn(layer) && !isShared(layer)),
-            ...onlyIn(attentionRows(heads, attends, true), (layer) => isIn(layer) && isShared(layer)),
-          ]),
-          ...[...new Set(allRows)].flatMap((count) => {
-            const resized = feedForward.map((row) => ({
-              ...row,
-              shape: row.shape.map((size) => (size === 'feedForward' ? count : size)),
-            }));
-            return onlyIn(resized, (layer) => rowsOfLayer(layer) === count);
-          }),
-          { from: 'layer_scalar', to: 'layer_output_scale', whole: '.weight', shape: [1] },
-          ...(perLayer === 0 ? [] : perLayerRows(perLayer)),
-          ...(hasExperts ? expertRows : []),
-        ],
-        rename: withoutHead,
-      },
-      made: () => [madeTensor('rope_freqs.weight', divisors)],
-    };
-  },
+  details: (draft) => readGemma4(draft),
   mlx: { gemma4_text: mlxGemma4, gemma4: { ...mlxGemma4, ...mlxBesideTowers } },
 };
 
-export const gemmaFamily: readonly ModelClass[] = [gemma, gemma2, gemma3, embeddingGemma, gemma3n, gemma4];
+/** @param drafts true for a model whose layers all read the keys and values of the one that it drafts for */
+function readGemma4(draft: Draft, drafts = false): Details {
+  const { config, sizes, rope, names: stored } = draft;
+  const { layers, heads, keyHeads, head, feedForward: rows } = sizes;
+  const isLocal = windowLayers(draft, (i) => (i + 1) % 6 !== 0 && i < layers - 1);
+  // Read the sizes of attention in layers with a window and in those without.
+  const globalHead = config.whole('global_head_dim', 512);
+  if (globalHead % 2 !== 0) badConfig(`global_head_dim is ${globalHead}; the rotary embedding takes pairs`);
+  const keysAreValues = config.maybeFlag('attention_k_eq_v') ?? false;
+  const globalKeyHeads = config.maybeWhole('num_global_key_value_heads');
+  // llama.cpp's converter writes the number of heads alone, whatever the flag says.
+  if (!keysAreValues && globalKeyHeads !== undefined && globalKeyHeads !== keyHeads)
+    unsupportedConfig(
+      `num_global_key_value_heads is ${globalKeyHeads} without attention_k_eq_v; the converter writes it for models with it only`,
+    );
+  const kinds = [
+    { attends: { keyHeads, head, keysAreValues: false }, isIn: (i: number) => isLocal[i] === true },
+    {
+      attends: { keyHeads: globalKeyHeads ?? keyHeads, head: globalHead, keysAreValues },
+      isIn: (i: number) => isLocal[i] !== true,
+    },
+  ];
+  // Layers at the end take the keys and values of earlier ones.
+  const shared = (config.maybeWhole('num_kv_shared_layers', 0) ?? 0) || (drafts ? layers : 0);
+  if (drafts && shared !== layers)
+    unsupportedConfig(`num_kv_shared_layers is ${shared}; llama.cpp computes drafts with ${layers}, all layers`);
+  if (!drafts && shared >= layers) badConfig(`num_kv_shared_layers ${shared} leaves none of ${layers} layers`);
+  const isShared = (layer: number) => layer >= layers - shared;
+  const isWide = config.maybeFlag('use_double_wide_mlp') ?? false;
+  const rowsOfLayer = (layer: number) => (isWide && isShared(layer) ? 2 : 1) * rows;
+  const allRows = Array.from({ length: layers }, (_, i) => rowsOfLayer(i));
+  const perLayer = config.maybeWhole('hidden_size_per_layer_input', 0) ?? 0;
+  // Read the experts.
+  const hasExperts = config.maybeFlag('enable_moe_block') ?? config.stated('num_experts') !== undefined;
+  const rowsKey =
+    config.stated('expert_intermediate_size') === undefined ? 'moe_intermediate_size' : 'expert_intermediate_size';
+  const names = { used: 'top_k_experts', rows: rowsKey };
+  const experts = hasExperts ? readExperts(config, 'num_experts', names) : undefined;
+  const finalCap = config.maybePositive('final_logit_softcapping');
+  // The first pairs of a head in full attention turn, and the others stay.
+  if (rope.type !== 'proportional')
+    unsupportedConfig(`${rope.where}.full_attention.rope_type is ${show(rope.type)}; it has to be proportional`);
+  const share = positive(`${rope.where}.partial_rotary_factor`, member(rope.settings, 'partial_rotary_factor'));
+  if (share === undefined || share > 1)
+    return badConfig(`${rope.where}.full_attention.partial_rotary_factor is ${show(share)}`);
+  const turned = Math.floor((globalHead * share) / 2);
+  const divisors = Array.from({ length: globalHead / 2 }, (_, i) => (i < turned ? 1 : still));
+  const perLayerVocabulary = perLayer === 0 ? 0 : config.whole('vocab_size_per_layer_input', sizes.vocabulary);
+  // A model that drafts takes the states of the other one, and gives them for the next token.
+  const other = drafts ? config.whole('backbone_hidden_size') : 0;
+  if (drafts && (perLayer > 0 || hasExperts))
+    unsupportedConfig('a model that drafts has experts, or inputs for each layer; llama.cpp computes it without');
+  if (other === sizes.hidden)
+    unsupportedConfig(`backbone_hidden_size is hidden_size, ${other}; llama.cpp loads models with other ones alone`);
+  if (drafts && stored.some((name) => masked.test(name))) noteOtherwise(draft, 'gemma4-assistant', maskedNote);
+  const projections: readonly Row[] = [
+    { from: 'pre_projection', to: 'nextn.pre_projection', shape: ['hidden', 2 * other] },
+    { from: 'post_projection', to: 'nextn.post_projection', shape: [other, 'hidden'] },
+  ];
+  return {
+    keys: {
+      ...experts?.keys,
+      ...(drafts ? { embedding_length_out: other, nextn_predict_layers: layers } : {}),
+      feed_forward_length: isWide ? allRows : rows,
+      'attention.head_count_kv':
+        globalKeyHeads === undefined ? keyHeads : isLocal.map((one) => (one ? keyHeads : globalKeyHeads)),
+      'rope.freq_base_swa': rope.localTheta,
+      'attention.key_length': globalHead,
+      'attention.value_length': globalHead,
+      final_logit_softcapping: finalCap,
+      'attention.sliding_window': config.whole('sliding_window'),
+      'attention.shared_kv_layers': shared,
+      embedding_length_per_layer_input: perLayer,
+      'attention.sliding_window_pattern': isLocal,
+      'attention.key_length_swa': head,
+      'attention.value_length_swa': head,
+      'rope.dimension_count': globalHead,
+      'rope.dimension_count_swa': head,
+    },
+    sizes: experts?.sizes ?? {},
+    table: {
+      outside: [
+        ...[embedding, finalNorm],
+        ...(perLayer === 0 ? [] : perLayerOutside(perLayer, layers, perLayerVocabulary)),
+        ...(drafts ? projections : []),
+      ],
+      layer: [
+        ...gemmaNorms,
+        ...kinds.flatMap(({ attends, isIn }) => [
+          ...onlyIn(attentionRows(heads, attends, false), (layer) => isIn(layer) && !isShared(layer)),
+          ...onlyIn(
+            attentionRows(heads, attends, true).filter(({ optional }) => !drafts || optional !== true),
+            (layer) => isIn(layer) && isShared(layer),
+          ),
+        ]),
+        ...[...new Set(allRows)].flatMap((count) => {
+          const resized = feedForward.map((row) => ({
+            ...row,
+            shape: row.shape.map((size) => (size === 'feedForward' ? count : size)),
+          }));
+          return onlyIn(resized, (layer) => rowsOfLayer(layer) === count);
+        }),
+        { from: 'layer_scalar', to: 'layer_output_scale', whole: '.weight', shape: [1] },
+        ...(perLayer === 0 ? [] : perLayerRows(perLayer)),
+        ...(hasExperts ? expertRows : []),
+      ],
+      rename: (name) => (drafts && masked.test(name) ? undefined : withoutHead(name)),
+    },
+    made: () => [madeTensor('rope_freqs.weight', divisors)],
+  };
+}
+
+/** Centroids of the tokens, which choose those that the head computes. */
+const masked = /^masked_embedding\./;
+const maskedNote =
+  "the centroids that choose which tokens the head computes are left out, as llama.cpp's converter does: it computes all of them";
+
+/** Small models that draft the tokens of Gemma 4, beside which they run (--model-draft). */
+const gemma4Assistant: ModelClass = {
+  architecture: 'gemma4-assistant',
+  classes: { Gemma4AssistantForCausalLM: assistantDefaults, Gemma4UnifiedAssistantForCausalLM: assistantDefaults },
+  only: gemmaSettings,
+  longEmbedding: true,
+  details: (draft) => readGemma4(draft, true),
+};
+
+export const gemmaFamily: readonly ModelClass[] = [
+  gemma,
+  gemma2,
+  gemma3,
+  embeddingGemma,
+  gemma3n,
+  gemma4,
+  gemma4Assistant,
+];

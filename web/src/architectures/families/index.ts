@@ -138,7 +138,8 @@ export function outwardClass(
 ): readonly [className: string, modelType: string] | undefined {
   const known = outwardClasses[className];
   if (known !== undefined) return known;
-  if (/ForConditionalGeneration$|ForSequenceClassification$|^ChatGLM/.test(className)) return undefined;
+  if (/ForConditionalGeneration$|ForSequenceClassification$|AssistantForCausalLM$|^ChatGLM/.test(className))
+    return undefined;
   const graph = onnx[className];
   if (graph?.kind === 'decoder') return [className, graph.modelType];
   const stem = className.replace(/(ForCausalLM|Model)$/, '');
@@ -157,7 +158,6 @@ const missing: readonly (readonly [names: RegExp, reason: string])[] = [
     [
       [/^KimiK3/, 'experts of fewer elements, and residuals of attention'],
       [/^(Rwkv|RWKV)/, 'the layers of RWKV 6 and of hybrids with RWKV'],
-      [/^Gemma4.*Assistant/, 'layers that read the keys and values of the model that they draft for'],
       [/^HYV/, 'the layers of this family'],
     ] as const
   ).map(([names, what]) => {

@@ -13,6 +13,7 @@ import {
 } from '../huggingface/reading.js';
 import { setting } from '../huggingface/rope.js';
 import type { Row } from '../huggingface/tensors.js';
+import { nextRows } from './glm.js';
 import { anyLength, checkSpace, checkVocabulary, mamba2Rows } from './mamba.js';
 import {
   attention,
@@ -165,8 +166,19 @@ const nemotronH: ModelClass = {
   lacks: ['rope.freq_base'],
   details(draft) {
     const { config, sizes, keys: usual } = draft;
-    const layers = kindsOf(draft);
-    const experts = layers.includes('experts');
+    const trunk = kindsOf(draft);
+    const experts = trunk.includes('experts');
+    // The layer that predicts a further token has attention, and experts behind it.
+    // llama.cpp computes its experts without a latent space alone.
+    const latent = experts ? config.maybeWhole('moe_latent_size') : undefined;
+    const predicts =
+      experts &&
+      latent === undefined &&
+      blocksOf(draft) === undefined &&
+      config.maybeWhole('num_nextn_predict_layers', 0) === 1 &&
+      draft.names.some((name) => name.startsWith('mtp.layers.1.'));
+    const next = trunk.length;
+    const layers = predicts ? [...trunk, 'next' as const] : trunk;
     if (experts && layers.includes('dense'))
       unsupportedConfig('layers are dense and have experts; llama.cpp computes all feed-forward parts alike');
     checkVocabulary(draft, 8);
@@ -180,11 +192,11 @@ const nemotronH: ModelClass = {
     });
     const counts = experts ? readMixtures(draft, layers) : undefined;
     const shared = experts ? config.whole('moe_shared_expert_intermediate_size') : undefined;
-    const latent = experts ? config.maybeWhole('moe_latent_size') : undefined;
     const ofExperts = counts?.keys.expert_feed_forward_length ?? 0;
     const rowsOf = (layer: number) => (typeof ofExperts === 'number' ? ofExperts : (ofExperts[layer] ?? 0));
     const width = latent ?? 'hidden';
-    const isA = (kind: string) => (layer: number) => layers[layer] === kind;
+    const isA = (kind: string) => (layer: number) =>
+      layers[layer] === kind || (layers[layer] === 'next' && (kind === 'attention' || kind === 'experts'));
     const mixture = (rows: number): Row[] => [
       { from: 'mixer.gate', to: 'ffn_gate_inp', shape: ['experts', 'hidden'] },
       { from: 'mixer.gate.e_score_correction_bias', to: 'exp_probs_b', whole: '.bias', shape: ['experts'] },
@@ -199,8 +211,8 @@ const nemotronH: ModelClass = {
             { from: 'mixer.fc2_latent_proj', to: 'ffn_latent_up', shape: ['hidden', latent] },
           ] as const)),
     ];
-    const mixtures = [...new Set(layers.flatMap((kind, i) => (kind === 'experts' ? [rowsOf(i)] : [])))].flatMap(
-      (rows) => onlyIn(mixture(rows), (layer) => isA('experts')(layer) && rowsOf(layer) === rows),
+    const mixtures = [...new Set(trunk.flatMap((kind, i) => (kind === 'experts' ? [rowsOf(i)] : [])))].flatMap((rows) =>
+      onlyIn(mixture(rows), (layer) => isA('experts')(layer) && rowsOf(layer) === rows),
     );
     const inMixer = (row: Row): Row => ({ ...row, from: row.from.replace(/^(mlp|self_attn)/, 'mixer') });
     return {
@@ -216,13 +228,14 @@ const nemotronH: ModelClass = {
         'ssm.group_count': space.groups,
         'ssm.inner_size': space.inner,
         'ssm.time_step_rank': space.steps,
-        'attention.head_count_kv': layers.map((kind) => (kind === 'attention' ? sizes.keyHeads : 0)),
+        'attention.head_count_kv': layers.map((_, i) => (isA('attention')(i) ? sizes.keyHeads : 0)),
         'rope.scaling.finetuned': false,
         'attention.key_length': sizes.head,
         'attention.value_length': sizes.head,
         feed_forward_length: layers.map((kind, i) =>
-          kind === 'dense' ? sizes.feedForward : kind === 'experts' ? rowsOf(i) : 0,
+          kind === 'dense' ? sizes.feedForward : isA('experts')(i) ? rowsOf(i) : 0,
         ),
+        ...(predicts && { block_count: layers.length, nextn_predict_layers: 1 }),
         ...(experts && {
           expert_shared_feed_forward_length: shared,
           expert_shared_count: config.whole('n_shared_experts', 1),
@@ -233,7 +246,7 @@ const nemotronH: ModelClass = {
           moe_latent_size: latent,
         }),
       },
-      sizes: { ...counts?.sizes, sharedFeedForward: shared },
+      sizes: { ...counts?.sizes, sharedFeedForward: shared, layers: layers.length },
       table: {
         layerPrefix: 'backbone.layers.',
         layersKey: blocksOf(draft) === undefined ? 'hybrid_override_pattern' : 'block_configs',
@@ -247,9 +260,19 @@ const nemotronH: ModelClass = {
           ),
           ...onlyIn(feedForward.slice(1).map(inMixer), isA('dense')),
           ...mixtures,
+          ...onlyIn(
+            [...nextRows, { from: 'post_attention_layernorm', to: 'post_attention_norm', shape: ['hidden'] }],
+            isA('next'),
+          ),
         ],
-        rename: (name) =>
-          name.startsWith('mtp.') ? undefined : name.replace(/^model\.(?=layers|embeddings|norm_f)/, 'backbone.'),
+        rename(name) {
+          if (!name.startsWith('mtp.')) return name.replace(/^model\.(?=layers|embeddings|norm_f)/, 'backbone.');
+          if (!predicts) return undefined;
+          return name
+            .replace(/^mtp\.layers\.1\.norm\./, `backbone.layers.${next}.post_attention_layernorm.`)
+            .replace(/^mtp\.layers\.1\.final_layernorm\./, `backbone.layers.${next}.shared_head.norm.`)
+            .replace(/^mtp\.layers\.[01]\./, `backbone.layers.${next}.`);
+        },
       },
     };
   },

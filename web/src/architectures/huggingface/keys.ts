@@ -12,6 +12,7 @@ const modelTypes = {
   block_count: 'u32',
   context_length: 'u32',
   embedding_length: 'u32',
+  embedding_length_out: 'u32',
   embedding_length_per_layer_input: 'u32',
   feed_forward_length: 'u32',
   vocab_size: 'u32',

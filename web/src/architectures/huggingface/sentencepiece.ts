@@ -271,7 +271,7 @@ export function sentencePieceFromJson(files: TokenizerFiles, tokenizer: Json): T
   checkMarks(model);
   const ranks = new MergeRanks(model);
   const unknown = member(model, 'unk_token');
-  const isGemma4 = files.architecture === 'gemma4';
+  const isGemma4 = files.architecture.startsWith('gemma4');
   const entries = vocabularyEntries(model);
   for (const [text, id] of entries) {
     const type = text === unknown ? kinds.unknown : bytePattern.test(text) ? kinds.byte : kinds.normal;

@@ -199,7 +199,7 @@ async function readKind(folder: Folder, files: TokenizerFiles): Promise<Tokenize
     return encoder === 'roberta' ? { ...read, keys: { ...read.keys, token_type_count: tokenTypeCount(files) } } : read;
   }
   // Gemma 4 is read from tokenizer.json alone.
-  const model = wish.architecture === 'gemma4' ? undefined : await folder.file('tokenizer.model');
+  const model = wish.architecture.startsWith('gemma4') ? undefined : await folder.file('tokenizer.model');
   if (model !== undefined) return sentencePieceFromModel(files, model);
   if (tokenizer === undefined) {
     return incomplete('tokenizer.json', 'the folder has none, and no tokenizer.model', 'tokenizer.json');
