@@ -108,6 +108,8 @@ describe('config.json', () => {
       ['KimiK3ForCausalLM', 'residuals of attention'],
       ['Rwkv6ForCausalLM', 'RWKV 6'],
       ['HYV4ForCausalLM', 'convert_hf_to_gguf.py'],
+      ['TalkieForCausalLM', 'the names and the order of its tensors are not known here'],
+      ['FalconMambaForCausalLM', 'convert_hf_to_gguf.py'],
     ] as const)
       await refused({ architecture: name }, 'UNKNOWN_FORMAT', `"${name}" is not supported: `, advice);
     await refused({ config: { architectures: [] } }, 'BAD_FILE', 'architectures');

@@ -151,20 +151,22 @@ export function outwardClass(
 /** Models that mlx-lm loads, by the `model_type` of config.json. */
 export const knownModels: KnownModels = Object.assign({}, ...families.map(({ mlx }) => mlx));
 
-/** Architectures that are missing, with the reason and with advice. */
-const missing: readonly (readonly [names: RegExp, reason: string])[] = [
-  [/^MPNet/, 'llama.cpp has no graph for MPNet; export it to ONNX, and quantize that file here'],
-  ...(
-    [
-      [/^KimiK3/, 'experts of fewer elements, and residuals of attention'],
-      [/^(Rwkv|RWKV)/, 'the layers of RWKV 6 and of hybrids with RWKV'],
-      [/^HYV/, 'the layers of this family'],
-    ] as const
-  ).map(([names, what]) => {
-    const advice = "llama.cpp's convert_hf_to_gguf.py converts it to a GGUF file, which can be quantized here";
-    return [names, `${what} cannot be converted here; ${advice}`] as const;
-  }),
+/** What is missing for some architectures. */
+const missing: readonly (readonly [names: RegExp, what: string])[] = [
+  [/^KimiK3/, 'experts of fewer elements, and residuals of attention'],
+  [/^(Rwkv|RWKV)/, 'the layers of RWKV 6 and of hybrids with RWKV'],
 ];
+
+/** The reason for an architecture that is missing, with advice. */
+function reasonFor(name: string): string {
+  if (name.startsWith('MPNet'))
+    return 'llama.cpp has no graph for MPNet; export it to ONNX, and quantize that file here';
+  const [, what = 'the names and the order of its tensors'] = missing.find(([names]) => names.test(name)) ?? [];
+  return (
+    `${what} are not known here; ` +
+    "if llama.cpp's convert_hf_to_gguf.py converts it to a GGUF file, that can be quantized here"
+  );
+}
 
 /** Reads a model of a known class. */
 export function readModelFacts(config: Config, folder: Omit<Read, 'config' | 'rope' | 'notes'>): Model {
@@ -173,14 +175,12 @@ export function readModelFacts(config: Config, folder: Omit<Read, 'config' | 'ro
   if (typeof name !== 'string') return badConfig('architectures is missing, or names none');
   const found = known.get(name);
   if (found === undefined) {
-    const [, reason] = missing.find(([names]) => names.test(name)) ?? [];
-    const why = reason === undefined ? '' : `: ${reason}`;
     // Most names have the same end, which the text says once.
     const end = 'ForCausalLM';
     const stems = architectureNames.flatMap((one) => (one.endsWith(end) ? [one.slice(0, -end.length)] : []));
     const others = architectureNames.filter((one) => !one.endsWith(end));
     return unsupportedConfig(
-      `the architecture ${show(name)} is not supported${why}; supported are ${others.join(', ')}, and with ${end} at the end ${stems.join(', ')}`,
+      `the architecture ${show(name)} is not supported: ${reasonFor(name)}; supported are ${others.join(', ')}, and with ${end} at the end ${stems.join(', ')}`,
     );
   }
   const rope = readRope(config);
