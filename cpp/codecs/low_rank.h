@@ -1,5 +1,5 @@
-// Adapters of low rank, such as LoRA: a weight, to which the product of two narrow matrices is added.
-// Source: github.com/huggingface/peft 000b5847, src/peft/tuners/lora/layer.py; Comfy-Org/ComfyUI 6f98b150, comfy/weight_adapter/lora.py.
+// Adapters of low rank, such as LoRA: a weight, to which the product of two narrow matrices is added. With DoRA, rows get a length, too.
+// Source: github.com/huggingface/peft 000b5847, src/peft/tuners/lora/layer.py, and 0a6cd5a4, dora.py there; Comfy-Org/ComfyUI 6f98b150, comfy/weight_adapter/lora.py.
 #pragma once
 
 #include "codecs/codec.h"
@@ -26,14 +26,20 @@ struct LowRank {
   double strength = 1;
   double alpha = 1;
   bool root = false;  ///< true: alpha is divided by the root of the rank
+  /// DoRA: a length for each row of the sum, which then has to be a whole row of the weight. Empty: rows keep theirs.
+  Bytes magnitude;
+  ElementType magnitude_type = ElementType::kF32;
 };
 
 /// y = x + factor * (up * down), where factor is strength * (alpha / rank) in double, rounded to float32.
 ///
+/// With magnitudes, each row of y is then multiplied by magnitude / length, in double and rounded to float32, where length is the root of the
+/// sum of its squares in double.
+///
 /// Shape:   x and y hold rows * columns elements, row by row, and may be the same.
 /// Sums:    float32 over the rank, in its order, with products rounded first. All lanes give the same bytes.
 /// Status:  kBadLayout for an empty tile, a rank of 0, or a middle with other columns or with `turned`; kBadDType; kSizeMismatch;
-///          kBadScale if the factor is not finite; that of Arena.
+///          kBadScale if the factor is not finite; kBadRange if that of a row is not, as for a row of zeros; that of Arena.
 [[nodiscard]] Status add_low_rank(const float* x, uint32_t rows, uint32_t columns, const LowRank& pair, Arena& arena,
                                   float* y) noexcept;
 

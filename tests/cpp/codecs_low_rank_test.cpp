@@ -148,6 +148,19 @@ TEST(AddLowRank, combines_the_middle_of_a_convolution) {
   }
 }
 
+TEST(AddLowRank, gives_lengths_to_rows_of_the_sum) {
+  // Sums of [3, 4] and [6, 8], with norms of 5 and 10.
+  const std::vector<float> x = {2, 4, 5, 8};
+  for (const ElementType type : {ElementType::kF32, ElementType::kBF16}) {
+    const Matrices parts = {reference::store_elements({1, 1}, type), reference::store_elements({1, 0}, type), {}};
+    const std::vector<uint8_t> lengths = reference::store_elements({2, -5}, type);
+    LowRank pair;
+    pair.up_type = pair.down_type = pair.magnitude_type = type;
+    pair.magnitude = part_of(lengths);
+    EXPECT_TRUE(same(std::vector<float>{3 * 0.4f, 4 * 0.4f, -3, -4}, added(x, parts, {2, 2, 1}, pair)));
+  }
+}
+
 TEST(AddLowRank, refuses_what_does_not_fit) {
   const std::vector<uint8_t> four = reference::store_elements({1, 2, 3, 4}, ElementType::kF32);
   const std::vector<float> x(4);
@@ -179,6 +192,13 @@ TEST(AddLowRank, refuses_what_does_not_fit) {
   };
   EXPECT_EQ(status(2, uneven), Status::kBadLayout);
   EXPECT_EQ(status(UINT32_MAX, [](LowRank& pair) { pair.inner = UINT32_MAX; }), Status::kSizeMismatch);
+  const std::vector<uint8_t> lengths = reference::store_elements({1, 1}, ElementType::kF32);
+  const auto with_lengths = [&](LowRank& pair) {
+    pair.alpha = 0;
+    pair.magnitude = part_of(lengths);
+  };
+  EXPECT_EQ(status(2, with_lengths), Status::kBadRange);
+  EXPECT_EQ(status(2, [&](LowRank& pair) { pair.magnitude = part_of(four); }), Status::kSizeMismatch);
   EXPECT_EQ(status(2, [](LowRank& pair) { pair.strength = 1e300; }), Status::kBadScale);
   EXPECT_EQ(status(2, [](LowRank& pair) { pair.alpha = kNan; }), Status::kBadScale);
 }

@@ -231,6 +231,10 @@ void low_rank(Input& in, const Stored& tile) {
   pair.up = in.part(tile.rows * rank * bytes_of(pair.up_type));
   pair.down = in.part(down * bytes_of(pair.down_type));
   pair.middle = in.part(rank * inner * kernel * bytes_of(pair.middle_type));
+  if (in.flag()) {
+    pair.magnitude_type = type();
+    pair.magnitude = in.part(tile.rows * bytes_of(pair.magnitude_type));
+  }
   const uint64_t size = uint64_t{tile.rows} * tile.columns;
   if (size > 1 << 18) return;
   const std::span<float> x = in.floats(static_cast<size_t>(size));

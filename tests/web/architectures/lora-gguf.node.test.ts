@@ -130,6 +130,17 @@ describe('an adapter as a file of its own', () => {
     const one = { file: adapter(matrices(ofModel, 4), { r: 4, lora_alpha: 6 }) };
     const error = await rejectionOf(planModel(model, { to: 'lora-gguf', lora: [one, one] }));
     expect(error).toMatchObject({ code: 'UNSUPPORTED_DTYPE', message: expect.stringContaining('several adapters') });
+    const lengths = Object.fromEntries(
+      ofModel.map(([name, rows]) => [
+        `base_model.model.${name}.lora_magnitude_vector`,
+        float32([rows], new Float32Array(rows)),
+      ]),
+    );
+    const dora = adapter({ ...matrices(ofModel, 4), ...lengths }, { r: 4, lora_alpha: 6, use_dora: true });
+    expect(await rejectionOf(planModel(model, { to: 'lora-gguf', lora: [{ file: dora }] }))).toMatchObject({
+      code: 'UNSUPPORTED_DTYPE',
+      message: expect.stringContaining('its adapter is DoRA'),
+    });
     const whole = {
       ...matrices(ofModel, 4),
       'base_model.model.model.norm.weight': float32([hidden], new Float32Array(hidden)),

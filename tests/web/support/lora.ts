@@ -41,12 +41,16 @@ export function transpose(x: Float32Array<ArrayBuffer>, rows: number): Float32Ar
 export interface Added {
   readonly pair: Pair;
   readonly factor: number;
+  /** DoRA: the length that each row of the sum gets. */
+  readonly lengths?: Float32Array<ArrayBuffer>;
 }
 
 /**
  * The weight with products added, in float64, and how far float32 may be off at each element: with u = 2^-24, a sum of r products is rounded at
  * most r + 1 times on the way of each product, the factor once, and its product with the sum once; each adds a relative error of at most u to the
- * sum of magnitudes. The result of each addition to the weight is rounded once more.
+ * sum of magnitudes. The result of each addition to the weight is rounded once more. Lengths follow PEFT's rule, src/peft/tuners/lora/variants.py
+ * at b921e124: factor = length / norm of the row, row *= factor. A norm is off by the norm of what its elements are off at most; what its own sum
+ * in float64 is off is less than 2^-40 of it. The factor and each product are rounded once.
  */
 export function merged(base: TestTensor, additions: readonly Added[], kernel = 1) {
   const rows = base.shape[0]!;
@@ -55,15 +59,15 @@ export function merged(base: TestTensor, additions: readonly Added[], kernel = 1
   const values = new Float64Array(source.length);
   const bounds = new Float64Array(source.length);
   const u = 2 ** -24;
-  for (let row = 0; row < rows; row++) {
-    for (let column = 0; column < columns; column++) {
-      const at = row * columns + column;
-      let value = source[at]!;
-      let bound = 0;
-      for (const {
-        pair: { rank, up, down, middle },
-        factor,
-      } of additions) {
+  values.set(source);
+  for (const {
+    pair: { rank, up, down, middle },
+    factor,
+    lengths,
+  } of additions) {
+    for (let row = 0; row < rows; row++) {
+      for (let column = 0; column < columns; column++) {
+        const at = row * columns + column;
         let [sum, size] = [0, 0];
         for (let k = 0; k < rank; k++) {
           let [entry, magnitude] = [down[k * columns + column]!, Math.abs(down[k * columns + column]!)];
@@ -82,12 +86,19 @@ export function merged(base: TestTensor, additions: readonly Added[], kernel = 1
         // A middle makes sums of its own before.
         const roundings = (middle === undefined ? 1 : 2) * (rank + 1) + 2;
         const before = ((1 + u) ** roundings - 1) * Math.abs(factor) * size;
-        value += factor * sum;
-        bound += before;
-        bound += u * (Math.abs(value) + bound);
+        values[at]! += factor * sum;
+        bounds[at]! += before;
+        bounds[at]! += u * (Math.abs(values[at]!) + bounds[at]!);
       }
-      values[at] = value;
-      bounds[at] = bound;
+      if (lengths === undefined) continue;
+      const norm = (all: Float64Array) => Math.hypot(...all.subarray(row * columns, (row + 1) * columns));
+      const [exact, length] = [norm(values), Math.abs(lengths[row]!)];
+      const most = (length / (exact - norm(bounds))) * (1 + u) * (1 + 2 ** -40);
+      for (let at = row * columns; at < (row + 1) * columns; at++) {
+        const size = Math.abs(values[at]!);
+        bounds[at] = bounds[at]! * most + size * (most - length / exact) + u * (size + bounds[at]!) * most;
+        values[at]! *= lengths[row]! / exact;
+      }
     }
   }
   return { values, bounds };

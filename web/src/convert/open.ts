@@ -154,8 +154,9 @@ async function withAdapters<T>(
         const { length } = model.files;
         const moved = (tensor: SourceTensor): SourceTensor => ({ ...tensor, file: tensor.file + length });
         const layers = adapter.layers.map((layer) => {
-          const { down, up, middle } = layer;
-          return { ...layer, down: moved(down), up: moved(up), middle: middle && moved(middle) };
+          const { down, up, middle, magnitude } = layer;
+          const more = { middle: middle && moved(middle), magnitude: magnitude && moved(magnitude) };
+          return { ...layer, down: moved(down), up: moved(up), ...more };
         });
         const whole = adapter.whole.map((one) => ({ ...one, tensor: moved(one.tensor) }));
         adapters.push({ ...adapter, layers, whole });

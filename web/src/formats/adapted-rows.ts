@@ -14,7 +14,13 @@ export function adaptedRows(weight: LogicalTensor, first: number, count: number)
   const { base, rows, pairs, rowLength } = form as LowRankForm;
   const isPlain = base.codec === 'cast' && rowLength === undefined && pairs.every(({ turned }) => !turned);
   if (!isPlain || shape[0] !== rows) return undefined;
-  const byRows = new Set(['data', ...pairs.map((_, i) => lowRankRoles(i).up)]);
+  const byRows = new Set([
+    'data',
+    ...pairs.flatMap((_, i) => {
+      const { up, magnitude } = lowRankRoles(i);
+      return [up, magnitude];
+    }),
+  ]);
   const some = parts.map(({ role, tensor }) => {
     if (!byRows.has(role)) return { role, tensor };
     const rowBytes = tensor.bytes / rows;

@@ -39,8 +39,8 @@ interface Addition extends Pick<LayerPlace, 'part'> {
 
 /** The matrices of a layer for a weight. @throws ScalepointError `BAD_FILE` */
 function matricesFor({ adapter, layer }: Addition, weight: LogicalTensor): LowRankPair {
-  const { down, up, middle, turned, alpha, root, module } = layer;
-  const stored = [up, down, ...(middle === undefined ? [] : [middle])];
+  const { down, up, middle, magnitude, turned, alpha, root, module } = layer;
+  const stored = [up, down, middle, magnitude].filter((one) => one !== undefined);
   const strange = stored.find(({ dtype }) => !isLowRankType(dtype));
   if (strange !== undefined) {
     const message = `the tensor ${quoted(strange.name)} is ${strange.dtype}, which is not a float type that can be read`;
@@ -60,6 +60,7 @@ function matricesFor({ adapter, layer }: Addition, weight: LogicalTensor): LowRa
     fits &&= upRows === rows && a === rank && inner === rank && downRows === inner;
     fits &&= downColumns * kernel === columns && kernel > 0 && kernels.join() === weight.shape.slice(2).join();
   }
+  if (magnitude !== undefined) fits &&= elementsOf(magnitude.shape) === rows;
   if (!fits) {
     const shapes = stored.map(({ dtype, shape }) => `${dtype} [${shape.join(', ')}]`).join(', ');
     const message = `the matrices of the layer ${quoted(module)} (${shapes}) do not fit the weight ${quoted(weight.name)} [${weight.shape.join(', ')}]`;
@@ -67,7 +68,8 @@ function matricesFor({ adapter, layer }: Addition, weight: LogicalTensor): LowRa
   }
   const types = { up: up.dtype as LowRankType, down: down.dtype as LowRankType };
   const between = middle && { middle: { type: middle.dtype as LowRankType, inner, kernel } };
-  return { rank, ...types, turned, ...between, strength: adapter.strength, alpha, root };
+  const lengths = magnitude && { magnitude: magnitude.dtype as LowRankType };
+  return { rank, ...types, turned, ...between, ...lengths, strength: adapter.strength, alpha, root };
 }
 
 /** Adds layers to a weight. @throws ScalepointError `BAD_FILE`, `UNSUPPORTED_DTYPE` */
@@ -100,12 +102,13 @@ function withAdditions(
   const bytes = pairs.reduce((sum, { rank, middle }) => sum + 4 * rank * (tileRows + columns * (middle ? 2 : 1)), 0);
   if (bytes > mostMatrixBytes)
     refuse(`the matrices of the weight ${quoted(weight.name)} take ${bytes} bytes, of ${mostMatrixBytes} allowed`);
-  const parts = additions.flatMap(({ layer: { up, down, middle } }, i) => {
+  const parts = additions.flatMap(({ layer: { up, down, middle, magnitude } }, i) => {
     const roles = lowRankRoles(i);
     return [
       { role: roles.up, tensor: up },
       { role: roles.down, tensor: down },
       ...(middle === undefined ? [] : [{ role: roles.middle, tensor: middle }]),
+      ...(magnitude === undefined ? [] : [{ role: roles.magnitude, tensor: magnitude }]),
     ];
   });
   const form = share({ codec: 'low-rank', base, rows, columns, floats, pairs });
@@ -155,7 +158,12 @@ function placedLayers({ name, layers }: Adapter, { names, placesOf, rowsAt }: Mo
       const rows = places.length === 1 ? undefined : rowsAt(place);
       // Rows of a transpose, and of three matrices, are not taken apart. They do not fit the weight.
       const isCut = rows !== undefined && row + rows <= (layer.up.shape[0] ?? 0) && !layer.turned;
-      found.set(key, { ...place, layer: isCut ? { ...layer, up: storedRows(layer.up, row, rows) } : layer });
+      const { up, magnitude } = layer;
+      const some = isCut && {
+        up: storedRows(up, row, rows),
+        magnitude: magnitude && storedRows({ ...magnitude, shape: [elementsOf(magnitude.shape)] }, row, rows),
+      };
+      found.set(key, { ...place, layer: { ...layer, ...some } });
       row += rows ?? 0;
     }
     const [upRows] = layer.up.shape;

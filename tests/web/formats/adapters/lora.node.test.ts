@@ -27,6 +27,11 @@ function adapter(tensors: Tensors, config?: object, name = 'adapter_model.safete
 
 const peftConfig = (alpha: number, more: object = {}) => ({ peft_type: 'LORA', r: 8, lora_alpha: alpha, ...more });
 
+/** Lengths of rows (DoRA). @param end of the name: PEFT leaves `.weight` out when it saves an adapter */
+const magnitudes = (name: string, shape: readonly number[], seed: number, end = ''): Tensors => ({
+  [`base_model.model.${name}.lora_magnitude_vector${end}`]: weight(shape, seed),
+});
+
 /** The tensors of a result. */
 async function resultOf(model: FileInput | FileInput[], to: ModelTarget, lora: Lora, options: object = {}) {
   const result = await quantizeModel(model, { to, lora, workers: 0, ...options });
@@ -65,12 +70,20 @@ describe('merged weights', () => {
   ])('are as near to float64 as float32 can be: [%i, %i], rank %i', async (rows, columns, rank, seed) => {
     const base = weight([rows, columns], seed);
     const [first, second] = [pair(rows, columns, rank, seed + 1), pair(rows, columns, 2 * rank, seed + 3)];
+    // One with lengths stands before another, in both spellings. Convolutions have them in four dimensions.
+    const lengths =
+      rows === 33 ? magnitudes(module, [1, rows, 1, 1], 9) : magnitudes(module, [rows], 9, '.default.weight');
+    const [{ data }] = Object.values(lengths) as [TestTensor];
     const lora: Lora = [
       { file: adapter(spellings.peft(module, first, columns, 0), peftConfig(3)), strength: -0.7 },
+      {
+        file: adapter({ ...spellings.peft(module, first, columns, 0), ...lengths }, peftConfig(3, { use_dora: true })),
+      },
       { file: adapter(spellings.kohya(module, second, columns, 5)) },
     ];
     const { values, bounds } = merged(base, [
       { pair: first, factor: -0.7 * (3 / rank) },
+      { pair: first, factor: 3 / rank, lengths: data as Float32Array<ArrayBuffer> },
       { pair: second, factor: 5 / (2 * rank) },
     ]);
     const results: Uint8Array[] = [];
@@ -223,7 +236,12 @@ describe('merged weights', () => {
 });
 
 /** The layers of a decoder that an adapter changes. */
-function decoderAdapter(all: ReadonlyMap<string, { shape: readonly number[] }>, wanted: RegExp, rank = 4) {
+function decoderAdapter(
+  all: ReadonlyMap<string, { shape: readonly number[] }>,
+  wanted: RegExp,
+  rank = 4,
+  dora = false,
+) {
   const tensors: Record<string, TestTensor> = {};
   let seed = 100;
   for (const [name, { shape }] of all) {
@@ -232,8 +250,9 @@ function decoderAdapter(all: ReadonlyMap<string, { shape: readonly number[] }>, 
     const layer = name.replace(/\.weight$/, '');
     seed += 2;
     Object.assign(tensors, spellings.peft(layer, pair(rows, columns, rank, seed), columns, 0));
+    if (dora) Object.assign(tensors, magnitudes(layer, [rows], seed));
   }
-  return adapter(tensors, peftConfig(2));
+  return adapter(tensors, peftConfig(2, { use_dora: dora }));
 }
 
 /** A folder with a decoder. */
@@ -262,6 +281,7 @@ const experts = {
 /** Decoders with the layers that adapters change. */
 const decoders: Record<string, [ReturnType<typeof decoder>, RegExp]> = {
   Llama: [decoder('LlamaForCausalLM', {}), /_proj\.weight$/],
+  'Llama, with DoRA': [decoder('LlamaForCausalLM', {}), /_proj\.weight$/],
   'Llama, with its embeddings': [decoder('LlamaForCausalLM', {}), /(q_proj|embed_tokens)\.weight$/],
   'Phi-3, whose matrices are taken apart': [decoder('Phi3ForCausalLM', { fused: true }), /_proj\.weight$/],
   'Qwen3 with experts, of which some are changed': [
@@ -281,7 +301,8 @@ const decoders: Record<string, [ReturnType<typeof decoder>, RegExp]> = {
 describe('results', () => {
   it.each(Object.keys(decoders))('in GGUF are those of a model that was merged before: %s', async (name) => {
     const [{ all, tensors, folder }, wanted] = decoders[name]!;
-    const lora = [{ file: decoderAdapter(all, wanted), strength: 1.5 }];
+    const dora = name.includes('DoRA');
+    const lora = [{ file: decoderAdapter(all, wanted, 4, dora), strength: dora ? 1 : 1.5 }];
     const copy = await quantizeModel(folder(), { to: 'copy', lora, workers: 0 });
     const found = parseSafetensors(await copy.bytes()).tensors;
     const before = Object.fromEntries(
@@ -375,13 +396,13 @@ describe('results', () => {
 describe('adapters that are refused', () => {
   const base = safetensors(one(weight([8, 16], 1)));
   const good = spellings.kohya(module, pair(8, 16, 2, 2), 16, 2);
+  const peft = spellings.peft(module, pair(8, 16, 2, 2), 16, 0);
   const key = `lora_unet_${module.replaceAll('.', '_')}`;
   const refuse = (tensors: Tensors, config?: object, model: FileInput = base) =>
     rejectionOf(quantizeModel(model, { to: 'copy', lora: [{ file: adapter(tensors, config) }], workers: 0 }));
 
   it.each([
-    ['DoRA', { [`${key}.dora_scale`]: weight([8, 1], 1) }],
-    ['DoRA', { [`base_model.model.${module}.lora_magnitude_vector`]: weight([8], 1) }],
+    ['DoRA with scales', { [`${key}.dora_scale`]: weight([8, 1], 1) }],
     ['LoHa', { [`${key}.hada_w1_a`]: weight([8, 2], 1) }],
     ['LoKr', { [`${key}.lokr_w1`]: weight([2, 2], 1) }],
     ['differences of whole weights', { [`${key}.diff`]: weight([8, 16], 1) }],
@@ -392,7 +413,7 @@ describe('adapters that are refused', () => {
     expect(error).toMatchObject({
       code: 'UNKNOWN_FORMAT',
       tensor,
-      message: expect.stringContaining(`it is ${kind}, `),
+      message: expect.stringContaining(`it is ${kind}`),
     });
   });
 
@@ -460,11 +481,19 @@ describe('adapters that are refused', () => {
       peftConfig(1, { peft_type: 'ADALORA' }),
       'kind ADALORA',
     ],
+    ['DoRA without lengths', peft, peftConfig(1, { use_dora: true }), 'lacks the lengths that use_dora asks for'],
+    ['lengths without DoRA', { ...peft, ...magnitudes(module, [8], 1) }, peftConfig(1), 'has lengths without use_dora'],
     [
-      'DoRA by its configuration',
-      spellings.peft(module, pair(8, 16, 2, 2), 16, 0),
+      'DoRA of other rows',
+      { ...peft, ...magnitudes(module, [7], 1) },
       peftConfig(1, { use_dora: true }),
-      'kind DoRA',
+      'do not fit the weight',
+    ],
+    [
+      'DoRA of transposed weights',
+      { ...peft, ...magnitudes(module, [8], 1) },
+      peftConfig(1, { use_dora: true, fan_in_fan_out: true }),
+      'DoRA of embeddings and of transposed weights',
     ],
     [
       'PiSSA',
@@ -505,10 +534,19 @@ describe('adapters that are refused', () => {
     expect(await refuse(good, undefined, whole)).toMatchObject({ code: 'UNSUPPORTED_DTYPE' });
   });
 
-  it('with an infinite product: named by its weight', async () => {
-    const file = adapter(good);
-    const error = await rejectionOf(quantizeModel(base, { to: 'copy', lora: [{ file, strength: 1e300 }], workers: 0 }));
-    expect(error).toMatchObject({ code: 'BAD_FILE', tensor: `${module}.weight` });
+  it('with an infinite product, or a length for a row of zeros: named by its weight', async () => {
+    const dora = adapter({ ...peft, ...magnitudes(module, [8], 1) }, peftConfig(0, { use_dora: true }));
+    const zeros = safetensors(one(float32([8, 16], new Float32Array(128))));
+    const run = (model: FileInput, lora: Lora) => rejectionOf(quantizeModel(model, { to: 'copy', lora, workers: 0 }));
+    for (const error of [
+      await run(base, [{ file: adapter(good), strength: 1e300 }]),
+      await run(zeros, [{ file: dora }]),
+    ])
+      expect(error).toMatchObject({ code: 'BAD_FILE', tensor: `${module}.weight` });
+    expect(await run(base, [{ file: dora, strength: 0.5 }])).toMatchObject({
+      code: 'BAD_FILE',
+      message: expect.stringContaining('DoRA with a strength of 0.5'),
+    });
   });
 
   it('and wrong options', async () => {

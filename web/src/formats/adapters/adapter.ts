@@ -17,6 +17,8 @@ export interface AdapterLayer {
   readonly down: SourceTensor;
   readonly up: SourceTensor;
   readonly middle: SourceTensor | undefined;
+  /** DoRA: the lengths of the rows of the sum. */
+  readonly magnitude: SourceTensor | undefined;
   /** True if both matrices are transposes, as for the weights of embeddings and of layers [inputs, outputs]. */
   readonly turned: boolean;
   readonly alpha: number;
@@ -61,6 +63,8 @@ interface AdapterSettings {
   readonly root: boolean;
   /** True if weights are stored as [inputs, outputs], as those of GPT-2 are. */
   readonly turned: boolean;
+  /** True if rows get lengths (DoRA). */
+  readonly dora: boolean;
 }
 
 /** Initializations that change the weights of the model, so that the adapter fits only these. */
@@ -80,7 +84,6 @@ function adapterSettings(config: Fields, fail: Fail): AdapterSettings {
       ? value
       : fail(`${name} is ${value === undefined ? 'missing' : show(value)} in place of a number`);
   if (type !== undefined && type !== 'LORA') refuseKind(typeof type === 'string' ? type.slice(0, 40) : show(type));
-  if (config.use_dora === true) refuseKind('DoRA');
   if (config.lora_bias === true) refuseKind('LoRA with biases');
   const init = typeof given === 'string' ? given.toLowerCase() : '';
   const changed = changedBase.find((name) => init.startsWith(name));
@@ -110,6 +113,7 @@ function adapterSettings(config: Fields, fail: Fail): AdapterSettings {
     },
     root: config.use_rslora === true,
     turned: config.fan_in_fan_out === true,
+    dora: config.use_dora === true,
   };
 }
 
@@ -253,9 +257,19 @@ export async function readAdapter(
     }
     const turned = isEmbedding || settings?.turned === true;
     const root = given === undefined && settings?.root === true;
+    // Lengths are those of outputs, which are columns of a transposed weight.
+    const magnitude = parts.get('magnitude');
+    if (settings?.dora !== undefined && settings.dora !== (magnitude !== undefined)) {
+      const has = settings.dora ? 'lacks the lengths that use_dora asks for' : 'has lengths without use_dora';
+      return fail(`the layer ${quoted(module)} ${has}`, magnitude ?? up);
+    }
+    if (magnitude !== undefined && (turned || strength !== 1)) {
+      const what = turned ? 'of embeddings and of transposed weights' : `with a strength of ${strength}`;
+      return fail(`DoRA ${what} is not merged here, as in the layer ${quoted(module)}`, magnitude);
+    }
     // The stored transposes of a layer [inputs, outputs] change their roles.
     const pair = turned && !isEmbedding ? { down: up, up: down } : { down, up };
-    layers.push({ module: inner, ...pair, middle: parts.get('middle'), turned, alpha, root });
+    layers.push({ module: inner, ...pair, middle: parts.get('middle'), magnitude, turned, alpha, root });
   }
   return { name, strength, layers, whole };
 }

@@ -4,8 +4,11 @@
  * src/diffusers/loaders/lora_conversion_utils.py (that of XLabs at 019c4962); Comfy-Org/ComfyUI at 6f98b150, comfy/weight_adapter/lora.py.
  */
 
-/** A matrix of an adapter, or the number that scales their product. `embeddingA` and `embeddingB` are the transposes of down and up. */
-export type AdapterPart = 'down' | 'up' | 'middle' | 'alpha' | 'embeddingA' | 'embeddingB';
+/**
+ * A matrix of an adapter, the number that scales their product, or the lengths of rows (DoRA). `embeddingA` and `embeddingB` are the transposes of
+ * down and up.
+ */
+export type AdapterPart = 'down' | 'up' | 'middle' | 'magnitude' | 'alpha' | 'embeddingA' | 'embeddingB';
 
 /** The meaning of a tensor's name. */
 export interface AdapterName {
@@ -22,6 +25,7 @@ const ends: readonly (readonly [end: RegExp, part: AdapterPart, isPeft: boolean]
   [/\.lora_B(\.default)?(\.weight)?$/, 'up', true],
   [/\.lora_embedding_A(\.default)?$/, 'embeddingA', true],
   [/\.lora_embedding_B(\.default)?$/, 'embeddingB', true],
+  [/\.lora_magnitude_vector(\.default)?(\.weight)?$/, 'magnitude', true],
   [/\.lora_down\.weight$/, 'down', false],
   [/\.lora_up\.weight$/, 'up', false],
   [/\.lora_mid\.weight$/, 'middle', false],
@@ -37,7 +41,7 @@ const ends: readonly (readonly [end: RegExp, part: AdapterPart, isPeft: boolean]
 
 /** Kinds of adapters that are not merged, by the names of their tensors. */
 const strangers: readonly (readonly [name: RegExp, kind: string])[] = [
-  [/\.(dora_scale|lora_magnitude_vector)\b/, 'DoRA'],
+  [/\.dora_scale\b/, 'DoRA with scales, which tools divide by different lengths'],
   [/\.hada_[wt]\d/, 'LoHa'],
   [/\.lokr_[wt]\d/, 'LoKr'],
   [/\.(oft|boft)_|\.oft_blocks$/, 'OFT'],

@@ -17,7 +17,14 @@ export type LowRankType = keyof typeof ElementTypeId;
 export const isLowRankType = (dtype: string): dtype is LowRankType => Object.hasOwn(castTypeOf, dtype);
 
 /** Roles of the matrices of an adapter by its place in the form. */
-export const lowRankRoles = (index: number) => ({ up: `up${index}`, down: `down${index}`, middle: `middle${index}` });
+export const lowRankRoles = (index: number) => ({
+  up: `up${index}`,
+  down: `down${index}`,
+  middle: `middle${index}`,
+  magnitude: `magnitude${index}`,
+});
+
+type Matrix = keyof ReturnType<typeof lowRankRoles>;
 
 /** The two matrices of an adapter for a weight [rows, columns]: up [rows, rank] and down [rank, columns]. */
 export interface LowRankPair {
@@ -34,6 +41,8 @@ export interface LowRankPair {
   readonly alpha: number;
   /** True if alpha is divided by the root of the rank. */
   readonly root: boolean;
+  /** DoRA: the type of the lengths that the rows of the sum get. */
+  readonly magnitude?: LowRankType | undefined;
 }
 
 export interface LowRankForm extends Form {
@@ -52,13 +61,10 @@ export interface LowRankForm extends Form {
 }
 
 /** The pair and the matrix that a role names; undefined for parts of the base. */
-function adapterMatrix(
-  form: LowRankForm,
-  role: Role,
-): { pair: LowRankPair; matrix: 'up' | 'down' | 'middle' } | undefined {
-  const [, matrix, index] = /^(up|down|middle)(\d+)$/.exec(role) ?? [];
+function adapterMatrix(form: LowRankForm, role: Role): { pair: LowRankPair; matrix: Matrix } | undefined {
+  const [, matrix, index] = /^(up|down|middle|magnitude)(\d+)$/.exec(role) ?? [];
   const pair = form.pairs[Number(index)];
-  return matrix === undefined || pair === undefined ? undefined : { pair, matrix: matrix as 'up' };
+  return matrix === undefined || pair === undefined ? undefined : { pair, matrix: matrix as Matrix };
 }
 
 /** A rectangle of a tensor in rows of another length, in those of the weight. It fills whole rows of both. */
@@ -71,11 +77,15 @@ function inMatrix({ columns: width, rowLength }: LowRankForm, rectangle: Rectang
 /** The bytes of a matrix of an adapter for a rectangle of the weight. @param all rows and columns of the weight in the file */
 function adapterRuns(
   pair: LowRankPair,
-  matrix: 'up' | 'down' | 'middle',
+  matrix: Matrix,
   { row, rows, column, columns }: Rectangle,
   all: Pick<LowRankForm, 'rows' | 'columns'>,
 ): ByteRuns {
   const { rank, turned, middle } = pair;
+  if (matrix === 'magnitude') {
+    const size = bytesOfElements(pair.magnitude as LowRankType, 1);
+    return byteRuns(row * size, rows * size);
+  }
   if (middle !== undefined && matrix !== 'up') {
     const { type, inner, kernel } = middle;
     const bytes =
@@ -107,7 +117,7 @@ export function lowRankCodec(codecOf: (form: Form) => Codec): Codec<LowRankForm>
         const unit = multipleOf([rowLength, own.rowUnit * columns]);
         return { rows: elementsOf(shape) / rowLength, rowUnit: unit / rowLength, columnUnit: rowLength };
       }
-      const isWhole = pairs.some(({ middle }) => middle !== undefined);
+      const isWhole = pairs.some(({ middle, magnitude }) => (middle ?? magnitude) !== undefined);
       return { rows, rowUnit: own.rowUnit, columnUnit: isWhole ? columns : own.columnUnit };
     },
 
@@ -130,13 +140,13 @@ export function lowRankCodec(codecOf: (form: Form) => Codec): Codec<LowRankForm>
       const y = arena.take(4 * rows * columns);
       for (const [i, pair] of pairs.entries()) {
         const roles = lowRankRoles(i);
-        const part = (matrix: 'up' | 'down' | 'middle') => {
+        const part = (matrix: Matrix) => {
           const data = stored.parts[roles[matrix]];
           if (data === undefined) return { data: 0, size: 0 };
           const { bytes, count } = adapterRuns(pair, matrix, rectangle, rectangle);
           return { data, size: bytes * count };
         };
-        const { rank, turned, strength, alpha, root, middle } = pair;
+        const { rank, turned, strength, alpha, root, middle, magnitude } = pair;
         const record = {
           rank,
           upType: ElementTypeId[pair.up],
@@ -151,6 +161,8 @@ export function lowRankCodec(codecOf: (form: Form) => Codec): Codec<LowRankForm>
           strength,
           alpha,
           root,
+          magnitude: part('magnitude'),
+          magnitudeType: ElementTypeId[magnitude ?? pair.down],
         };
         const from = x;
         const status = core.withRecord(LowRankRecord, record, (at) =>
@@ -160,6 +172,8 @@ export function lowRankCodec(codecOf: (form: Form) => Codec): Codec<LowRankForm>
           const message = `an adapter counts ${strength} * ${alpha} / ${rank} times, which float32 cannot hold`;
           throw new ScalepointError('BAD_FILE', message);
         }
+        if (status === StatusId.badRange)
+          throw new ScalepointError('BAD_FILE', 'an adapter (DoRA) gives a length to a row that has none in float32');
         checkCall(status);
         x = y;
       }
