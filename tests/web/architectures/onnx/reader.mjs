@@ -3,6 +3,7 @@
 
 /**
  * @typedef {object} Job
+ * @property {'cpu' | 'wasm' | 'webgpu'} device
  * @property {string} name of the folder
  * @property {string} task of a pipeline, or `sentence` for the vectors of texts
  * @property {object} options such as the dtype
@@ -15,14 +16,14 @@ const plain = ({ dims, data }) => ({ dims, data: [...data] });
 
 /**
  * @param {any} transformers the module
- * @param {{ place: string, device: string, jobs: Job[] }} work
+ * @param {{ place: string, jobs: Job[] }} work
  * @returns {Promise<unknown[][]>} the answer to each call of each job
  */
-export async function answer({ env, pipeline, AutoModel, AutoTokenizer }, { place, device, jobs }) {
+export async function answer({ env, pipeline, AutoModel, AutoTokenizer }, { place, jobs }) {
   const own = { allowRemoteModels: false, allowLocalModels: true, useFSCache: false, useBrowserCache: false };
   Object.assign(env, { ...own, useWasmCache: false, localModelPath: place });
   const answers = [];
-  for (const { name, task, options, calls, call } of jobs) {
+  for (const { device, name, task, options, calls, call } of jobs) {
     const found = [];
     if (task === 'sentence') {
       const tokenizer = await AutoTokenizer.from_pretrained(name);

@@ -142,11 +142,11 @@ async function goesOn(file: Uint8Array, text: string): Promise<string> {
 
 // --------------------------------------------------------------------------------------------------------------------------- readers
 
-type Reader = (jobs: readonly Job[]) => Promise<unknown[][]>;
+type Program = (jobs: readonly Job[]) => Promise<unknown[][]>;
 
 /** transformers.js in a process of its own: two onnxruntimes do not fit into one. */
 const inNode =
-  (entry: string): Reader =>
+  (entry: string): Program =>
   (jobs) =>
     new Promise((resolve, reject) => {
       const program = fileURLToPath(new URL('reader.mjs', import.meta.url));
@@ -158,7 +158,7 @@ const inNode =
         if (code === 0) resolve(JSON.parse(Buffer.concat(parts).toString()));
         else reject(new Error(`the reader ended with ${code}: ${Buffer.concat(errors)}`));
       });
-      child.stdin.end(JSON.stringify({ place, device: 'cpu', jobs }));
+      child.stdin.end(JSON.stringify({ place, jobs }));
     });
 
 const html = `<!doctype html><link rel="icon" href="data:,"><script type="module">
@@ -175,45 +175,52 @@ interface Page {
   answer(work: object): Promise<unknown[][]>;
 }
 
-/** transformers.js in Chromium. */
-const inChromium =
-  (device: 'wasm' | 'webgpu'): Reader =>
-  async (jobs) => {
-    const folders: Readonly<Record<string, string>> = {
-      models: place,
-      reader: dirname(fileURLToPath(import.meta.url)),
-      transformers: dirname(fourth),
-      runtime: join(packages, 'onnxruntime-web/dist'),
-    };
-    const server = createServer(async (request, response) => {
-      const path = decodeURIComponent(new URL(request.url ?? '/', 'http://localhost').pathname).slice(1);
-      const [first = '', ...rest] = path.split('/');
-      const folder = folders[first];
-      const file = folder === undefined ? undefined : await readFile(join(folder, ...rest)).catch(() => undefined);
-      const kind = /js$/.test(path) ? 'text/javascript' : path === '' ? 'text/html' : 'application/wasm';
-      response.writeHead(path === '' || file !== undefined ? 200 : 404, { 'content-type': kind });
-      response.end(path === '' ? html : file);
-    });
-    await new Promise<void>((done) => server.listen(0, 'localhost', done));
-    const args = launchOptions.args.filter((argument) => argument !== '--disable-gpu');
-    const gpu = ['--enable-unsafe-webgpu', '--use-webgpu-adapter=swiftshader'];
-    const browser = await chromium.launch({ ...launchOptions, args: [...args, ...(device === 'webgpu' ? gpu : [])] });
-    try {
-      const page = await browser.newPage();
-      await page.goto(`http://localhost:${(server.address() as AddressInfo).port}/`);
-      await page.waitForFunction(() => 'answer' in globalThis);
-      const work = { place: '/models/', device, jobs: [...jobs] };
-      return await page.evaluate((given) => (globalThis as unknown as Page).answer(given), work);
-    } finally {
-      await browser.close();
-      server.close();
-    }
+/** A page with transformers.js in Chromium, with WebGPU. */
+async function openPage() {
+  const folders: Readonly<Record<string, string>> = {
+    models: place,
+    reader: dirname(fileURLToPath(import.meta.url)),
+    transformers: dirname(fourth),
+    runtime: join(packages, 'onnxruntime-web/dist'),
   };
+  const server = createServer(async (request, response) => {
+    const path = decodeURIComponent(new URL(request.url ?? '/', 'http://localhost').pathname).slice(1);
+    const [first = '', ...rest] = path.split('/');
+    const folder = folders[first];
+    const file = folder === undefined ? undefined : await readFile(join(folder, ...rest)).catch(() => undefined);
+    const kind = /js$/.test(path) ? 'text/javascript' : path === '' ? 'text/html' : 'application/wasm';
+    response.writeHead(path === '' || file !== undefined ? 200 : 404, { 'content-type': kind });
+    response.end(path === '' ? html : file);
+  });
+  await new Promise<void>((done) => server.listen(0, 'localhost', done));
+  const args = launchOptions.args.filter((argument) => argument !== '--disable-gpu');
+  const gpu = ['--enable-unsafe-webgpu', '--use-webgpu-adapter=swiftshader'];
+  const browser = await chromium.launch({ ...launchOptions, args: [...args, ...gpu] });
+  const page = await browser.newPage();
+  await page.goto(`http://localhost:${(server.address() as AddressInfo).port}/`);
+  await page.waitForFunction(() => 'answer' in globalThis);
+  const close = async () => {
+    await browser.close();
+    server.close();
+  };
+  return { page, close };
+}
+
+let opened: ReturnType<typeof openPage> | undefined;
+afterAll(async () => (await opened)?.close());
+
+/** One page serves both devices, so that onnxruntime is compiled once. */
+const inChromium: Program = async (jobs) => {
+  opened ??= openPage();
+  const { page } = await opened;
+  const work = { place: '/models/', jobs: [...jobs] };
+  return page.evaluate((given) => (globalThis as unknown as Page).answer(given), work);
+};
 
 const readers = {
-  'transformers.js 3 in Node': inNode(third),
-  'transformers.js 4 in Chromium, in WebAssembly': inChromium('wasm'),
-  'transformers.js 4 in Chromium, on WebGPU': inChromium('webgpu'),
+  'transformers.js 3 in Node': { device: 'cpu', program: inNode(third) },
+  'transformers.js 4 in Chromium, in WebAssembly': { device: 'wasm', program: inChromium },
+  'transformers.js 4 in Chromium, on WebGPU': { device: 'webgpu', program: inChromium },
 } as const;
 type ReaderName = keyof typeof readers;
 
@@ -235,21 +242,68 @@ interface Numbers {
   readonly data: readonly number[];
 }
 
+/** The job of one model. */
+async function jobOf(device: Job['device'], source: keyof typeof sources, dtype: Dtype): Promise<Job> {
+  const common = { device, name: (await folderOf(source, dtype)).name, options: optionsOf(dtype) };
+  if (source === 'story') {
+    const call = { max_new_tokens: generated, do_sample: false };
+    return { ...common, task: 'text-generation', calls: [...begins, begins], call };
+  }
+  const calls = [['the cat sat on the mat.', 'cats']];
+  if (source === 'features')
+    return { ...common, task: 'feature-extraction', calls, call: { pooling: 'mean', normalize: true } };
+  if (source === 'classes') return { ...common, task: 'text-classification', calls, call: { top_k: 2 } };
+  return { ...common, task: 'sentence', calls };
+}
+
+const encoders = ['features', 'classes', 'sentence'] as const;
+
+/** Encoders have the kinds of weights of decoders, so that Chromium loads one. */
+const encoderDtypesOf = (name: ReaderName) => (name.includes('Chromium') ? dtypesOf(name).slice(-1) : dtypesOf(name));
+
+/** Asks a program, and finds its answers by model and type. */
+async function ask(program: Program, asked: readonly Promise<Job>[]) {
+  const jobs = await Promise.all(asked);
+  const answers = await program(jobs);
+  const found = new Map(jobs.map(({ name }, i) => [name, answers[i]!]));
+  return (source: keyof typeof sources, dtype: Dtype) => found.get(`${source}-${dtype}`)!;
+}
+
+const known = new Map<string, ReturnType<typeof ask>>();
+
+/** The answers of a reader, which is asked once for both tests. */
+function answersOf(name: ReaderName) {
+  const { device, program } = readers[name];
+  const make = () => {
+    const stories = dtypesOf(name).map((dtype) => jobOf(device, 'story', dtype));
+    const others = encoderDtypesOf(name).flatMap((dtype) => encoders.map((one) => jobOf(device, one, dtype)));
+    return ask(program, [...stories, ...others]);
+  };
+  const answers = known.get(name) ?? make();
+  known.set(name, answers);
+  return answers;
+}
+
+/** The encoders in float32 in transformers.js 4 in Node. */
+function reference() {
+  const make = () =>
+    ask(
+      inNode(fourth.replace('.min.js', '.node.mjs')),
+      encoders.map((one) => jobOf('cpu', one, 'fp32')),
+    );
+  const answers = known.get('reference') ?? make();
+  known.set('reference', answers);
+  return answers;
+}
+
 it.each(names)('%s goes on with texts, alone and side by side', async (name) => {
   if (!isInstalled) return expect(howToInstall).toBe('');
-  const all = dtypesOf(name);
-  const jobs: Job[] = [];
-  for (const dtype of all) {
-    const { name: folder } = await folderOf('story', dtype);
-    const call = { max_new_tokens: generated, do_sample: false };
-    jobs.push({ name: folder, task: 'text-generation', options: optionsOf(dtype), calls: [...begins, begins], call });
-  }
-  const answers = await readers[name](jobs);
-  for (const [i, dtype] of all.entries()) {
+  const answers = await answersOf(name);
+  for (const dtype of dtypesOf(name)) {
     const { files } = await folderOf('story', dtype);
     const file = [...files].find(([path]) => path.endsWith('.onnx'))![1];
     const expected = [await goesOn(file, begins[0]!), await goesOn(file, begins[1]!)];
-    const [first, second, both] = answers[i]!;
+    const [first, second, both] = answers('story', dtype);
     expect([textOf(first), textOf(second)], dtype).toEqual(expected);
     // Activations in 8 bits share a range, so that texts side by side change each other.
     if (!/8$/.test(dtype)) expect((both as unknown[]).map(textOf), dtype).toEqual(expected);
@@ -258,32 +312,13 @@ it.each(names)('%s goes on with texts, alone and side by side', async (name) => 
 
 it.each(names)('%s gives vectors and classes', async (name) => {
   if (!isInstalled) return expect(howToInstall).toBe('');
-  // Encoders have the kinds of weights of decoders, so that Chromium loads one.
-  const all = name.includes('Chromium') ? dtypesOf(name).slice(-1) : dtypesOf(name);
-  const calls = [['the cat sat on the mat.', 'cats']];
-  const jobs: Job[] = [];
-  for (const dtype of all) {
-    const options = optionsOf(dtype);
-    const call = { pooling: 'mean', normalize: true };
-    const [features, classes, sentence] = await Promise.all(
-      (['features', 'classes', 'sentence'] as const).map(async (one) => (await folderOf(one, dtype)).name),
-    );
-    jobs.push(
-      { name: features!, task: 'feature-extraction', options, calls, call },
-      { name: classes!, task: 'text-classification', options, calls, call: { top_k: 2 } },
-      { name: sentence!, task: 'sentence', options, calls },
-    );
-  }
-  const [answers, reference] = [
-    await readers[name](jobs),
-    await inNode(fourth.replace('.min.js', '.node.mjs'))(jobs.slice(0, 3)),
-  ];
-  // Least cosine to float32 in transformers.js 4 in Node: rounding to 11 bits, activations of 8 bits, weights of 4 bits.
+  const [answers, wanted] = [await answersOf(name), await reference()];
+  // Least cosine to float32: rounding to 11 bits, activations of 8 bits, weights of 4 bits.
   const least: Readonly<Record<string, number>> = { fp32: 1 - 1e-6, fp16: 0.9999, 'q8-blocks': 0.999 };
-  for (const [i, dtype] of all.entries()) {
-    for (const kind of [0, 2]) {
-      const [got, want] = [answers[3 * i + kind]![0] as Numbers, reference[kind]![0] as Numbers];
-      expect(got.dims).toEqual([2, kind === 0 ? hidden : 24]);
+  for (const dtype of encoderDtypesOf(name)) {
+    for (const kind of ['features', 'sentence'] as const) {
+      const [got, want] = [answers(kind, dtype)[0], wanted(kind, 'fp32')[0]] as [Numbers, Numbers];
+      expect(got.dims).toEqual([2, kind === 'features' ? hidden : 24]);
       const length = want.dims[1]!;
       for (const row of [0, 1]) {
         const [x, y] = [got, want].map(({ data }) => data.slice(row * length, (row + 1) * length));
@@ -293,12 +328,12 @@ it.each(names)('%s gives vectors and classes', async (name) => {
         expect(Math.abs(Math.hypot(...x!) - 1)).toBeLessThan(1e-3);
       }
     }
-    const [labels, wanted] = [answers[3 * i + 1]![0], reference[1]![0]] as { label: string; score: number }[][][];
+    type Label = { label: string; score: number };
+    const [labels, floats] = [answers('classes', dtype)[0], wanted('classes', 'fp32')[0]] as Label[][][];
     for (const [row, list] of labels!.entries()) {
       expect(list.map(({ label }) => label).sort()).toEqual(['bad', 'good']);
-      const scoreOf = (some: readonly { label: string; score: number }[]) =>
-        some.find(({ label }) => label === 'good')!.score;
-      expect(Math.abs(scoreOf(list) - scoreOf(wanted![row]!)), dtype).toBeLessThan(dtype === 'fp32' ? 1e-5 : 0.1);
+      const scoreOf = (some: readonly Label[]) => some.find(({ label }) => label === 'good')!.score;
+      expect(Math.abs(scoreOf(list) - scoreOf(floats![row]!)), dtype).toBeLessThan(dtype === 'fp32' ? 1e-5 : 0.1);
     }
   }
 });
