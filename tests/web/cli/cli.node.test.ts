@@ -465,7 +465,7 @@ describe('scalepoint quantize', () => {
     const kept = JSON.parse(stdout).tensors.map(({ kept }: { kept?: object }) => kept);
     expect(kept).toEqual([
       undefined,
-      { kind: 'rule', text: 'rule' },
+      { kind: 'rule', text: 'by a rule' },
       { kind: 'bias', text: 'bias' },
       { kind: 'nonFloat', dtype: 'I64', text: 'not a float' },
     ]);
@@ -486,7 +486,7 @@ describe('scalepoint quantize', () => {
     await put('conv.safetensors', { 'c.weight': [[8, 4, 3, 3], wave], 'c.bias': [[8], wave] });
     const conv = await run(['quantize', 'conv.safetensors', '--to', 'int8', '--json']);
     expect(conv.stderr).toMatch(
-      /nothing would be converted \(1 tensor: 4-D, 1 tensor: bias\); 1 weight stays: .*; --all converts it, .*\n$/,
+      /nothing would be converted \(1 tensor: 4 dimensions, 1 tensor: bias\); 1 weight stays: .*; --all converts it, .*\n$/,
     );
     expect(JSON.parse(conv.stdout).error).toMatchObject({ code: 'NO_EFFECT' });
     expect(conv.code).toBe(1);
@@ -650,7 +650,7 @@ describe('scalepoint quantize', () => {
     const args = ['quantize', 'model.gguf', '--to', 'q4_k_m', '--rule', 'ffn_up=q8_0', '--rule', 'ffn_gate=KEEP'];
     const { code, stdout, stderr } = await run(args, { COLUMNS: '100' });
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-    expect(stdout).toMatch(/\nblk\.0\.ffn_gate\.weight +F16 +4×256 +2\.05 kB +2\.05 kB +kept: rule\n/);
+    expect(stdout).toMatch(/\nblk\.0\.ffn_gate\.weight +F16 +4×256 +2\.05 kB +2\.05 kB +kept: by a rule\n/);
     expect(stdout).toMatch(/\nblk\.0\.ffn_up\.weight +F16 → Q8_0 +4×256 +2\.05 kB +1\.09 kB +\d\d\.\d\d +\d\.\de-\d\n/);
     expect(stdout).toMatch(/\nwrote model-Q4_K_M\.gguf\n$/);
     const rules = [

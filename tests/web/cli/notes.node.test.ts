@@ -27,7 +27,7 @@ describe('a rule without effect is a note', () => {
     await writeFile(path('m.gguf'), tinyLlama());
     expect(await notesOf('m.gguf', 'Q8_0', 'ffn_up=Q4_0', 'ffn_gate=keep')).toEqual([]);
     expect(await notesOf('m.gguf', 'Q8_0', 'attn_norm=Q4_0')).toEqual([
-      'the rule attn_norm=Q4_0 has no effect: "blk.0.attn_norm.weight", "blk.1.attn_norm.weight" kept (1-D)',
+      'the rule attn_norm=Q4_0 has no effect: "blk.0.attn_norm.weight", "blk.1.attn_norm.weight" kept (a vector)',
     ]);
     expect(await notesOf('m.gguf', 'Q8_0', 'nobody=Q4_0')).toEqual(['no tensor matches the rule nobody']);
     expect(await notesOf('m.gguf', 'Q8_0', 'ffn_.*=Q4_0', 'ffn_up=Q6_K')).toEqual([

@@ -298,7 +298,7 @@ describe('a format and a codec from outside', () => {
     expect(report.tensors[1]).toMatchObject({
       name: 'b',
       to: 'F32',
-      kept: { kind: 'rule', text: 'rule' },
+      kept: { kind: 'rule', text: 'by a rule' },
       nonFinite: 0,
     });
     expect([...((await readTensor(await bytes(), 'b')).data as Float32Array)]).toEqual([...b]);

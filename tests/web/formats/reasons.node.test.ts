@@ -6,12 +6,12 @@ import { type Reason, sharedReasonText } from '../../../web/src/formats/reason.j
 import { safetensorsReasonText } from '../../../web/src/formats/safetensors/reasons.js';
 
 const shared: readonly (readonly [Reason, string])[] = [
-  [{ kind: 'rule' }, 'rule'],
+  [{ kind: 'rule' }, 'by a rule'],
   [{ kind: 'copy' }, 'copy'],
   [{ kind: 'sameType' }, 'same type'],
-  [{ kind: 'rank', rank: 0 }, 'scalar'],
-  [{ kind: 'rank', rank: 1 }, '1-D'],
-  [{ kind: 'rank', rank: 4 }, '4-D'],
+  [{ kind: 'rank', rank: 0 }, 'a single number'],
+  [{ kind: 'rank', rank: 1 }, 'a vector'],
+  [{ kind: 'rank', rank: 4 }, '4 dimensions'],
   [{ kind: 'empty' }, 'empty'],
   [{ kind: 'dtype', dtype: 'F64' }, 'F64 is not converted'],
   [{ kind: 'nonFloat', dtype: 'I64' }, 'not a float'],
@@ -51,8 +51,8 @@ const gguf: readonly (readonly [Reason, string])[] = [
 ];
 
 const diffusion: readonly (readonly [Reason, string])[] = [
-  [{ kind: 'parameter' }, 'parameter'],
-  [{ kind: 'architecture' }, 'architecture'],
+  [{ kind: 'parameter' }, 'a parameter by itself'],
+  [{ kind: 'architecture' }, 'a float in this architecture'],
 ];
 
 describe('the words of a reason', () => {

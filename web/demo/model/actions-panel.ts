@@ -2,16 +2,18 @@
 import type { QuantizeModelResult } from 'scalepoint/model';
 import { noteText } from '../../src/tooling.js';
 import { copy, download, jsonBlob } from '../shared/copy.js';
+import { titleOf } from '../shared/files.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { sentence } from '../shared/problems.js';
-import { html, type nothing, remembered, type TemplateResult } from '../shared/template.js';
+import { html, type nothing, type TemplateResult } from '../shared/template.js';
 import { formatFor, outputOf, weightsIn } from './choice.js';
 import { pageWords } from './controls.js';
+import { findQuantized, offersNothing } from './offers-panel.js';
 import { mayBeLanguage, readersIn } from './programs.js';
 import type { Runner } from './run.js';
 import type { ModelSession } from './session.js';
 import { totalBytes } from './sizes.js';
-import { isSaving, type OpenState, quantizedFile, reportOf, totalSqnr } from './state.js';
+import { isSaving, type OpenState, reportOf, totalSqnr } from './state.js';
 import { csvOf, formatSeconds, leftText } from './wording.js';
 import { savingWorkers } from './workers.js';
 
@@ -59,7 +61,7 @@ function runText(state: OpenState): string {
 }
 
 /** One sentence about a file that is quantized already. */
-function quantizedText({ types, canAgain }: NonNullable<ReturnType<typeof quantizedFile>>): string {
+function quantizedText({ types, canAgain }: NonNullable<ReturnType<typeof findQuantized>>): string {
   const listed = types.slice(0, 3).join(', ');
   const so = `This file is quantized already${listed === '' ? '' : ` (${listed})`}: `;
   return canAgain
@@ -67,18 +69,13 @@ function quantizedText({ types, canAgain }: NonNullable<ReturnType<typeof quanti
     : `${so}start from the model in floats to make another size.`;
 }
 
-const findQuantized = remembered(
-  (model: OpenState['model'], plan: OpenState['plan'], offers: OpenState['offers'], isQuantized: boolean) =>
-    quantizedFile({ model, plan, offers, isQuantized }),
-);
-
 /** The size of the result, the button that makes it, and the progress. */
 export function saveView(state: OpenState, session: ModelSession, runner: Runner): TemplateResult {
-  const { run, isPushing, plan, choice, model, offers, isQuantized } = state;
+  const { run, isPushing, plan, choice } = state;
   const { totals } = plan ?? {};
   const works = isSaving(run);
   const isIdle = totals !== undefined && totals.quantized + totals.cast === 0;
-  const quantized = works || run.kind === 'saved' ? undefined : findQuantized(model, plan, offers, isQuantized);
+  const quantized = works || run.kind === 'saved' ? undefined : findQuantized(state);
   // Layers of other kinds than linear ones have codes only if that is asked for.
   const hasOthers = quantized === undefined && isIdle && plan?.notes.some(({ kind }) => kind === 'leftLayers') === true;
   const idleText =
@@ -104,7 +101,7 @@ export function saveView(state: OpenState, session: ModelSession, runner: Runner
           ?disabled=${plan === undefined || works} @click=${() => session.undoKeep()}>Undo</button>
       </div>
       <div class="save-row">
-        <button type="button" class="primary big" id="model-run" data-next="#model-cancel" ?hidden=${works} ?disabled=${plan === undefined || isIdle || isPushing}
+        <button type="button" class="primary big" id="model-run" data-next="#model-cancel" ?hidden=${works || offersNothing(state)} ?disabled=${plan === undefined || isIdle || isPushing}
           @click=${() => void runner.start()}>Quantize and save</button>
         <button type="button" class="big" id="model-cancel" data-next="#model-run" ?hidden=${!works} @click=${() => runner.cancel()}>Cancel</button>
       </div>
@@ -187,7 +184,12 @@ export function reportView(state: OpenState, sameTop: number | undefined): Templ
     const { bytesBefore, bytesAfter } = plan.totals;
     const figures = { bytesBefore, bytesAfter, sqnrDb: totalSqnr(plan.tensors, errors), sameTop };
     const { drawCard } = await import('./card.js');
-    const blob = await drawCard({ model: model.name, type: choice.size ?? choice.to, ...figures, link: location.href });
+    const blob = await drawCard({
+      model: titleOf(model),
+      type: choice.size ?? choice.to,
+      ...figures,
+      link: location.href,
+    });
     const name = `${resultName(state).replace(/\.[^.]*$/, '')}.card.png`;
     const file = new File([blob], name, { type: blob.type });
     // Phones have a menu of programs to share with.

@@ -228,7 +228,7 @@ export class BytesPanel {
   }
 
   view(state: OpenState): TemplateResult {
-    const { plan, run, model, choice, problem } = state;
+    const { plan, run, model, choice, problem, isQuantized } = state;
     if (plan !== this.#plan) void this.#find(state);
     const slices = this.#slicesOf(plan);
     const [saving, taken] = [this.#saving, this.#taken];
@@ -245,7 +245,7 @@ export class BytesPanel {
     const map = (side: Side) => picture((node: SVGSVGElement) => drawMap(node, side, slices, this.#cells), [slices]);
     // Without a plan there are no bytes to show. While one is made, the section keeps its room.
     return html`
-      <section class="bytes" id="bytes" aria-labelledby="bytes-title" ?hidden=${plan === undefined && problem !== undefined}
+      <section class="bytes" id="bytes" aria-labelledby="bytes-title" ?hidden=${plan === undefined && (isQuantized || problem !== undefined)}
         @pointermove=${({ target }: Event) => this.#point(target instanceof Element ? this.#cells.get(target) : undefined)}
         @pointerleave=${() => this.#point(undefined)}>
         <h2 id="bytes-title">Where the bytes are</h2>

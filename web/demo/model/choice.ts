@@ -1,17 +1,19 @@
 // The choice of a target and its options, as data: what a format offers, what applies, and the names of results.
 import { type ModelFormat, type PlanOptions, presetTarget, resultName } from 'scalepoint/model';
 import { type FormatInfo, formats, type Preset, ruleFrom, type TypeFit, towerArchitecture } from '../../src/tooling.js';
-import { type ModelFile, nameInFolder } from '../shared/files.js';
+import { type ModelFile, nameInFolder, titleOf } from '../shared/files.js';
 import { formatMany } from '../shared/format.js';
-import { isOnHub } from '../shared/page-files.js';
 import { type FlagWords, isOffered } from './controls.js';
 import { bytesIn } from './sizes.js';
 
-/** A file of statistics of the model's inputs, and what it is for: importance of columns, or moments for GPTQ. */
-export interface ChosenStatistics {
-  readonly file: File;
-  readonly method: 'importance' | 'gptq';
-}
+/**
+ * A file of data about the model's inputs, and its use: importance of columns, moments for GPTQ, or samples by which norms were found that are
+ * folded into the weights behind them.
+ */
+export type ChosenStatistics = { readonly file: File } & (
+  | { readonly method: 'importance' | 'gptq' }
+  | { readonly method: 'fold'; readonly norms: readonly object[] }
+);
 
 /** The visitor's choices for a model. Options are stored as flags of the command line, which mean the same in every format. */
 export interface ModelChoice {
@@ -161,10 +163,18 @@ function keptPattern({ kept }: ModelChoice): string | undefined {
 
 /** The statistics as options; none for a target that does not take them. */
 function statisticsOptions(format: ModelFormat, { to, statistics }: ModelChoice): Record<string, unknown> {
-  if (statistics === undefined || !takesStatistics(format, to)) return {};
+  if (statistics === undefined) return {};
+  if (statistics.method === 'fold') return takesFolds(format, to) ? { foldOutliers: statistics.norms } : {};
+  if (!takesStatistics(format, to)) return {};
   const { file, method } = statistics;
   return method === 'gptq' ? { method, moments: file } : { importance: file };
 }
+
+/** True if large channels of norms may move into the weights of a target. */
+export const takesFolds = (format: ModelFormat, to: string): boolean =>
+  infoOf(format)
+    .targets.find(({ name }) => name === to)
+    ?.options?.includes('foldOutliers') === true;
 
 /** True if the codes of a target may depend on statistics. */
 export function takesStatistics(format: ModelFormat, to: string): boolean {
@@ -250,13 +260,12 @@ const allowed = (name: string) =>
     .slice(0, 80);
 
 /** The usual name of a repository with a result, by which people look for it: `tiny-GGUF`, `tiny-ONNX`, `tiny-4bit`, `tiny-int4`. */
-export function usualRepository({ name, files, hub }: ModelFile, extension: string, to: string): string {
-  const [main] = files;
+export function usualRepository(model: ModelFile, extension: string, to: string): string {
+  const { name, hub } = model;
   const [, own] = /^[^/]+\/([^/:@]+)/.exec(hub?.name ?? '') ?? [];
-  const folder = isOnHub(main) ? undefined : main?.webkitRelativePath.split('/').at(-2);
-  const stem = name.replace(/\.index\.json$/i, '').replace(/\.[^.]*$/, '');
-  const isUsual = /^(model|pytorch_model|diffusion_pytorch_model)$/i.test(stem);
-  const base = (own ?? (isUsual ? folder : undefined) ?? stem).replace(/[._-](gguf|onnx)$/i, '');
+  const title = titleOf(model);
+  const stem = title === name ? name.replace(/\.index\.json$/i, '').replace(/\.[^.]*$/, '') : title;
+  const base = (own ?? stem).replace(/[._-](gguf|onnx)$/i, '');
   const kinds: Readonly<Record<string, string>> = { '.gguf': 'GGUF', '.onnx': 'ONNX' };
   const kind = kinds[extension] ?? to.replace(/^mlx-(?=\d)/, '');
   return allowed(`${base}-${kind}`);
@@ -268,6 +277,7 @@ const quoted = (text: string) => (/^[\w./:=,+-]+$/.test(text) ? text : `'${text.
 function statisticsWords({ statistics }: ModelChoice): readonly string[] {
   if (statistics === undefined) return [];
   const name = quoted(statistics.file.name);
+  if (statistics.method === 'fold') return ['--fold-outliers', `--samples ${name}`];
   return statistics.method === 'gptq' ? ['--method gptq', `--moments ${name}`] : [`--imatrix ${name}`];
 }
 
@@ -310,7 +320,10 @@ export function codeOf(
   choice: ModelChoice,
   output = outputName(name, format, choice),
 ): string {
-  const options = { ...optionsOf(format, choice), output };
+  const { statistics } = choice;
+  // The norms are found anew.
+  const folds = statistics?.method === 'fold' && { foldOutliers: true, run: { samples: { files: statistics.file } } };
+  const options = { ...optionsOf(format, choice), ...folds, output };
   return [
     "import { quantizeModel } from 'scalepoint/model';",
     '',

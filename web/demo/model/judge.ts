@@ -80,7 +80,8 @@ export const floatsFor = (format: ModelFormat): string => presetTarget(format, '
 /** The settings of a choice beside its type: `group-size 32, with rules`. */
 function settingsOf({ words, rules, kept, statistics }: ModelChoice): string {
   const flags = Object.entries(words).map(([name, value]) => (value === true ? name : `${name} ${value}`));
-  const data = statistics === undefined ? [] : [statistics.method === 'gptq' ? 'GPTQ' : 'importance'];
+  const methods = { gptq: 'GPTQ', importance: 'importance', fold: 'norms folded' } as const;
+  const data = statistics === undefined ? [] : [methods[statistics.method]];
   return [...flags, ...data, ...(rules.length + kept.size > 0 ? ['with rules'] : [])].join(', ');
 }
 

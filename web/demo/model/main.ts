@@ -132,12 +132,7 @@ function startChoosing(): void {
     showProblem('file', { title: 'The sample could not be loaded', text: messageOf(error) });
   const openSample = (fetched: Promise<readonly File[]>) => fetched.then((files) => open(files, 'open'), sampleFailed);
   byId('sample', HTMLButtonElement).addEventListener('click', () => openSample(sampleFile().then((file) => [file])));
-  byId('sample-picture', HTMLButtonElement).addEventListener('click', () =>
-    pictureSample().then(
-      ({ model, picture }) => withPanels((opening) => opening.openWith([model], [picture])),
-      sampleFailed,
-    ),
-  );
+  byId('sample-picture', HTMLButtonElement).addEventListener('click', () => openSample(pictureSample()));
   byId('sample-story', HTMLButtonElement).addEventListener('click', () => openSample(storyteller()));
   const folder = byId('folder', HTMLInputElement);
   const chooseFolder = byId('choose-folder', HTMLButtonElement);

@@ -1,10 +1,10 @@
 // Panel of the three presets.
 import { type Preset, presets } from '../../src/tooling.js';
 import { formatBytes } from '../shared/format.js';
-import { html, live, nothing, type TemplateResult } from '../shared/template.js';
+import { html, live, nothing, remembered, type TemplateResult } from '../shared/template.js';
 import { infoOf, presetFormat } from './choice.js';
 import type { ModelSession } from './session.js';
-import { isSaving, type Offer, type OpenState, totalSqnr } from './state.js';
+import { isSaving, type Offer, type OpenState, quantizedFile, totalSqnr } from './state.js';
 import { closeness, presetTitles, shortDecibels } from './wording.js';
 
 /** SQNR in dB at which the meter of a card is full. */
@@ -17,6 +17,22 @@ const leastGain = 0.01;
 function changesNothing({ converted, bytesAfter = 0, bytesBefore = 0 }: Offer): boolean {
   return converted === 0 || bytesAfter > bytesBefore * (1 - leastGain);
 }
+
+const foundQuantized = remembered(
+  (model: OpenState['model'], plan: OpenState['plan'], offers: OpenState['offers'], isQuantized: boolean) =>
+    quantizedFile({ model, plan, offers, isQuantized }),
+);
+
+/** Facts about a file that is quantized already; undefined for others, and once the visitor wants it quantized again. */
+export const findQuantized = ({ model, plan, offers, isQuantized }: OpenState) =>
+  foundQuantized(model, plan, offers, isQuantized);
+
+/** True for a file that is quantized already, if no preset has anything to offer for it. */
+export const offersNothing = (state: OpenState): boolean =>
+  presets.every((preset) => {
+    const offer = state.offers[preset];
+    return offer?.isQuantized === true || (offer?.bytesAfter !== undefined && changesNothing(offer));
+  }) && findQuantized(state) !== undefined;
 
 /** The reason why a preset leaves the file as it is. */
 function whyNothing({ to, converted = 0 }: Offer, { model }: OpenState): string {

@@ -8,21 +8,13 @@ import { idsOf } from './ids.js';
 import { makeResult } from './made.js';
 import { chunkTokens, type JudgedType, type OutputsProgress, type OutputsQuestion } from './outputs.js';
 import { isPicture, pictureInput } from './picture-input.js';
+import { loadedRuntime } from './runtime.js';
 
 type OnProgress = (step: OutputsProgress) => void;
 /** Progress of quantizing as a step of the work. */
 const quantizing = (onProgress: OnProgress) => (share: number) => onProgress({ step: 'quantize', share });
 
 type Judged = Pick<JudgedType, 'bytes' | 'seconds' | 'judgment'>;
-
-/** The site's own onnxruntime-web: with WebGPU, which takes a larger file, only where there is a GPU to use. */
-async function loadedRuntime(wantsGpu: boolean) {
-  const runtime = wantsGpu ? await import('onnxruntime-web/webgpu') : await import('onnxruntime-web/wasm');
-  // Pages without cross-origin isolation have one thread.
-  runtime.env.wasm.numThreads = 1;
-  runtime.env.logLevel = 'fatal';
-  return runtime;
-}
 
 /** True if the browser gives a GPU. */
 async function hasGpu(): Promise<boolean> {

@@ -1,16 +1,17 @@
 // The panels of the page *Your model*, and what opens models. Loaded when a visitor is about to open one.
 import { byId, setText } from '../shared/dom.js';
-import type { ModelFile } from '../shared/files.js';
+import { type ModelFile, titleOf } from '../shared/files.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import type { KeptModel } from '../shared/kept.js';
 import { showProblem } from '../shared/problems.js';
+import { takeSampleData } from '../shared/sample.js';
 import { createStore } from '../shared/store.js';
 import { breakable, html, nothing, render, renderWithFocus, type TemplateResult } from '../shared/template.js';
 import { notesText, reportView, savedView, saveView } from './actions-panel.js';
 import { BytesPanel } from './bytes-panel.js';
 import { infoOf, settingsIn } from './choice.js';
 import { LookPanel } from './look-panel.js';
-import { offersView } from './offers-panel.js';
+import { offersNothing, offersView } from './offers-panel.js';
 import { OutputsPanel } from './outputs-panel.js';
 import { ProgramsPanel } from './programs-panel.js';
 import { PushPanel } from './push-panel.js';
@@ -27,7 +28,8 @@ import { worstView } from './worst-panel.js';
 import { WritePanel } from './write-panel.js';
 
 /** The file: name, format, and its parts if there are several. */
-function fileView({ name, format, tensors, files, hub }: ModelFile, session: ModelSession): TemplateResult {
+function fileView(model: ModelFile, session: ModelSession): TemplateResult {
+  const { format, tensors, files, hub } = model;
   const facts = [
     infoOf(format).label,
     formatMany(tensors.length, 'tensor'),
@@ -41,7 +43,7 @@ function fileView({ name, format, tensors, files, hub }: ModelFile, session: Mod
   return html`
     <div class="file-head">
       <div class="file-name">
-        <h1 id="model-name" tabindex="-1">${breakable(name)}</h1>
+        <h1 id="model-name" tabindex="-1">${breakable(titleOf(model))}</h1>
         <p class="hint" id="model-facts">${facts.join(' · ')}</p>
         <details class="more" id="model-files" ?hidden=${files.length < 2}>
           <summary id="model-files-count">${formatMany(files.length, 'file')}</summary>
@@ -86,8 +88,6 @@ export interface Opening {
   open(files: readonly File[]): void;
   /** Opens files that were dropped, unless a panel takes them as data for the open model. */
   drop(files: readonly File[]): void;
-  /** Opens files, and then data for the model. */
-  openWith(files: readonly File[], data: readonly File[]): void;
   /** Opens something that was open before. */
   reopen(kept: KeptModel): void;
   /** Opens a model of the hub. @param endpoint address of the hub */
@@ -96,7 +96,7 @@ export interface Opening {
 
 /** Starts the panels. */
 export function startPanels(): Opening {
-  /** Data that the open model takes once it is drawn. */
+  /** Data that the open model came with, which it takes once it is drawn. */
   let given: readonly File[] | undefined;
   const columns = rememberedColumns();
   const store = createStore({ ...initialState, columns }, draw);
@@ -120,9 +120,9 @@ export function startPanels(): Opening {
   const openView = (state: OpenState) => html`
     ${fileView(state.model, session)}
     <div class="decide">
-      ${programs.view(state, () => offersView(state, session))}
+      ${offersNothing(state) ? nothing : programs.view(state, () => offersView(state, session))}
       ${saveView(state, session, runner)}
-      ${sizes.view(state)}
+      ${offersNothing(state) ? nothing : sizes.view(state)}
     </div>
     <div class="linked" id="ask-measure" ?hidden=${state.measuring !== 'asks'}>
       <p>Errors are not measured yet: that downloads numbers from ${state.model.hub?.host}.</p>
@@ -163,12 +163,13 @@ export function startPanels(): Opening {
       render(isOpen(state) ? openView(state) : nothing, opened);
       render(models === undefined ? nothing : several.view(models), list);
     });
+    if (model !== before?.model) given = model && takeSampleData(model.files);
     if (given !== undefined && outputs.take(given)) given = undefined;
     const { classList } = document.body;
     const hasModel = model !== undefined && (!opened.hidden || classList.contains('has-model'));
     classList.toggle('has-model', hasModel || models !== undefined);
     const header = opening === undefined ? '' : `Reading the header of ${opening}…`;
-    const waiting = model === undefined || !opened.hidden ? header : `Planning ${model.name}…`;
+    const waiting = model === undefined || !opened.hidden ? header : `Planning ${titleOf(model)}…`;
     setText(byId('opening', HTMLElement), waiting);
     if (model !== before?.model || before === undefined) drawLinked(state);
     // Show what is wrong. Messages are above the model, which may be scrolled away.
@@ -201,11 +202,6 @@ export function startPanels(): Opening {
     drop(files) {
       if (!outputs.take(files)) void session.open(files);
     },
-    openWith: (files, data) =>
-      void session.open(files).then(() => {
-        given = data;
-        redraw();
-      }),
     reopen: (kept) => void session.reopen(kept),
     openHub: (name, endpoint) => void session.openHub(name, endpoint),
   };

@@ -1,5 +1,6 @@
 // Runs the conversion that saves.
 import { type Progress, type QuantizeModelOptions, type QuantizeModelResult, quantizeModel } from 'scalepoint/model';
+import { titleOf } from '../shared/files.js';
 import { announce } from '../shared/live.js';
 import { inputOf, type PageFile } from '../shared/page-files.js';
 import type { Store } from '../shared/store.js';
@@ -69,7 +70,7 @@ export class Runner {
     this.#store.set({
       run: { kind: 'running', tensor: '', bytesDone: 0, bytesTotal: 0, secondsLeft: undefined },
     });
-    announce(`Quantizing ${model.name}`, 0);
+    announce(`Quantizing ${titleOf(model)}`, 0);
     const begin = performance.now();
     let quarters = 0;
     const onProgress = ({ tensor, bytesDone, bytesTotal }: Progress) => {

@@ -2,7 +2,7 @@
 import { type ModelFormat, type ModelPlan, type PlanOptions, presetTarget } from 'scalepoint/model';
 import { outputsKind, type Preset, presets } from '../../src/tooling.js';
 import { callWorker } from '../shared/calls.js';
-import { type ModelFile, mainFile, nameInFolder } from '../shared/files.js';
+import { type ModelFile, mainFile, titleOf } from '../shared/files.js';
 import { formatMany } from '../shared/format.js';
 import { askToRead, filesOf, type KeptModel, keepModel, keptModels, mayRead } from '../shared/kept.js';
 import { announce } from '../shared/live.js';
@@ -64,8 +64,8 @@ export class ModelSession {
       store,
       pageAddress(),
       (view, isNew) => {
-        const { name, tensors } = view.opened.model;
-        if (isNew) announce(`${name} is open, ${tensors.length} tensors`, 0);
+        const { model } = view.opened;
+        if (isNew) announce(`${titleOf(model)} is open, ${model.tensors.length} tensors`, 0);
         void this.#update(view, isNew);
       },
       (id) => void this.#return(id),
@@ -91,7 +91,7 @@ export class ModelSession {
     }
     if (!this.shown.open(found, wish, again, kept?.id)) return;
     const models = 'length' in found ? found.filter(isModel) : [found.model];
-    const title = 'length' in found ? formatMany(models.length, 'model') : nameInFolder(found.model);
+    const title = 'length' in found ? formatMany(models.length, 'model') : titleOf(found.model);
     if ('length' in found) announce(`${title} are open`, 0);
     // Keep the handles, so that a later visit can open it again.
     const at = this.shown.key;

@@ -1,6 +1,6 @@
 // The model on show, and the ways to another one. The page and the model change together, and a save holds both in their place.
 import type { OutputsKind } from '../../src/tooling.js';
-import type { ModelFile } from '../shared/files.js';
+import { type ModelFile, titleOf } from '../shared/files.js';
 import { formatMany } from '../shared/format.js';
 import type { Store } from '../shared/store.js';
 import type { Address, Step } from './address.js';
@@ -259,7 +259,9 @@ export class Shown<Opened extends OpenedModel> {
     const { run, isPushing, model, several } = this.#store.get();
     if (!isSaving(run) && !isPushing) return true;
     const saved =
-      several === undefined ? `${model?.name} is` : `${formatMany(several.filter(isModel).length, 'model')} are`;
+      several === undefined
+        ? `${model && titleOf(model)} is`
+        : `${formatMany(several.filter(isModel).length, 'model')} are`;
     const action = {
       label: `Cancel it and ${wish}`,
       run: () => {

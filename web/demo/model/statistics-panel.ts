@@ -1,12 +1,12 @@
 // Control *Let data decide*: an importance matrix, or moments for GPTQ, from a file or made here.
 import { callWorker, isEnded } from '../shared/calls.js';
 import type { ModelFile } from '../shared/files.js';
-import { formatBytes } from '../shared/format.js';
+import { formatBytes, formatMany } from '../shared/format.js';
 import { announce } from '../shared/live.js';
 import { sentence } from '../shared/problems.js';
 import { headOf } from '../shared/strangers.js';
 import { html, type TemplateResult } from '../shared/template.js';
-import { type ChosenStatistics, formatFor, takesStatistics } from './choice.js';
+import { type ChosenStatistics, formatFor, takesFolds, takesStatistics } from './choice.js';
 import { inPageWords } from './explain.js';
 import type { ModelSession } from './session.js';
 import { isSaving, type OpenState, type State } from './state.js';
@@ -18,21 +18,28 @@ const tokens = 4096;
 /** The byte after the length of its header, with which a safetensors file of moments begins. */
 const brace = 0x7b;
 
+/** Names of files of samples. */
+const samplesPattern = /\.(np[yz]|jsonl)$/i;
+
 /** Purpose of a file of statistics, by its content. */
-async function methodOf(file: File): Promise<ChosenStatistics['method']> {
+async function methodOf(file: File): Promise<'gptq' | 'importance'> {
   return (await headOf(file))[8] === brace ? 'gptq' : 'importance';
 }
 
 const hasTokenizer = ({ files }: ModelFile) => files.some(({ name }) => name === 'tokenizer.json');
 
 /** The line about the statistics in use. */
-function wordsOf(statistics: ChosenStatistics | undefined, canMake: boolean): string {
+function wordsOf(statistics: ChosenStatistics | undefined, canMake: boolean, canFold: boolean): string {
   if (statistics === undefined) {
+    if (canFold)
+      return 'Samples of the inputs (.npz) move large channels from norms into the weights, if that brings the outputs closer. An importance matrix, or moments of “scalepoint calibrate”, make errors smaller where inputs are large.';
     return canMake
       ? 'The columns of the weights that a text uses most get smaller errors (importance matrix), or make up for errors of those before them (moments, GPTQ). Choose a file, or make one here: the model reads a built-in text. Outputs are compared on another one.'
       : 'The columns of the weights that a text uses most get smaller errors. Choose an importance matrix of llama.cpp, or moments of “scalepoint calibrate”.';
   }
   const { file, method } = statistics;
+  if (method === 'fold')
+    return `${formatMany(statistics.norms.length, 'norm')} folded by the samples in ${file.name}, which brings the outputs closer.`;
   const what = method === 'gptq' ? 'GPTQ with the moments in' : 'Columns are weighted by';
   return `${what} ${file.name} (${formatBytes(file.size)}).`;
 }
@@ -105,14 +112,39 @@ export class StatisticsPanel {
     this.#stop();
   }
 
-  async #choose({ target }: Event, model: ModelFile): Promise<void> {
+  /** Finds norms to fold by samples, and folds them. */
+  async #fold(file: File, { model, choice }: OpenState): Promise<void> {
+    this.#problem = '';
+    this.#share = 0;
+    this.#redraw();
+    try {
+      const { statistics: _, ...rest } = choice;
+      const options = await this.#session.options(model, rest);
+      const { norms } = await this.#worker.call('fold', { files: model.files, options, samples: file }, () => {});
+      if (norms.length > 0) this.#use({ file, method: 'fold', norms }, model);
+      else this.#problem = 'Nothing is folded: no norm of this model can be, or its outputs would get no closer.';
+    } catch (error) {
+      if (isEnded(error)) return;
+      this.#problem = sentence(inPageWords(error));
+    }
+    this.#stop();
+  }
+
+  async #choose({ target }: Event, state: OpenState): Promise<void> {
     const input = target as HTMLInputElement;
     const [file] = input.files ?? [];
     input.value = '';
-    if (file !== undefined) this.#use({ file, method: await methodOf(file) }, model);
+    if (file === undefined) return;
+    const { model, choice } = state;
+    if (samplesPattern.test(file.name) && takesFolds(formatFor(model, choice.to), choice.to))
+      await this.#fold(file, state);
+    else this.#use({ file, method: await methodOf(file) }, model);
   }
 
-  view({ model, choice, outputs, run }: OpenState): TemplateResult {
+  view(state: OpenState): TemplateResult {
+    const { model, choice, outputs, run } = state;
+    const format = formatFor(model, choice.to);
+    const canFold = takesFolds(format, choice.to);
     this.follow(model);
     const waiting = this.#waiting;
     if (waiting !== undefined && !isSaving(run)) this.#use(waiting, model);
@@ -121,11 +153,11 @@ export class StatisticsPanel {
     const isMakeable = outputs?.takesTexts === true && !outputs.takesArrays && canRead;
     const works = this.#share !== undefined;
     const isUsed = choice.statistics !== undefined;
-    const words = works
-      ? `The model reads a story: ${Math.floor((this.#share ?? 0) * 100)}\u00a0%`
-      : wordsOf(choice.statistics, isMakeable);
+    const done = `The model reads a story: ${Math.floor((this.#share ?? 0) * 100)}\u00a0%`;
+    const running = canFold ? 'The model runs on the samples…' : done;
+    const words = works ? running : wordsOf(choice.statistics, isMakeable, canFold);
     return html`
-      <div class="data-field" id="data-field" ?hidden=${!takesStatistics(formatFor(model, choice.to), choice.to)}>
+      <div class="data-field" id="data-field" ?hidden=${!canFold && !takesStatistics(format, choice.to)}>
         <p class="field">Let data decide</p>
         <p class="hint" id="data-words" role="status">${words}</p>
         <div class="row">
@@ -136,7 +168,7 @@ export class StatisticsPanel {
           <button type="button" id="data-remove" data-next="#data-choose" ?hidden=${works || !isUsed} @click=${() => this.#use(undefined, model)}>Without data</button>
         </div>
         <p class="rules-problem" id="data-problem" role="alert">${this.#problem}</p>
-        <input type="file" id="data-file" class="hidden" tabindex="-1" aria-label="Statistics of the model" @change=${(event: Event) => void this.#choose(event, model)}>
+        <input type="file" id="data-file" class="hidden" tabindex="-1" aria-label="Statistics of the model" @change=${(event: Event) => void this.#choose(event, state)}>
       </div>`;
   }
 }

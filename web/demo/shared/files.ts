@@ -27,6 +27,13 @@ export function nameInFolder({ name, files }: ModelFile): string {
   return folder ? `${folder}/${name}` : name;
 }
 
+/** The name by which people know a model: that of its file, or of its folder or repository where many models have files of that name. */
+export function titleOf({ name, files, hub }: ModelFile): string {
+  if (!/^(diffusion_pytorch_model|(pytorch_)?model)\.[\w.]*$/i.test(name)) return name;
+  const folders = files[0]?.webkitRelativePath.split('/').slice(0, -1) ?? [];
+  return hub?.name ?? folders.filter((one) => !/^(onnx|transformer|unet)$/.test(one)).at(-1) ?? name;
+}
+
 /** The extensions of all model formats, as in a sentence: `.safetensors, .gguf, .onnx and .npy`. */
 export function modelExtensions(): string {
   // Models in folders have files with fixed names, of which one alone is no model.

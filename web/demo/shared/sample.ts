@@ -27,12 +27,23 @@ export async function sampleFile(): Promise<File> {
   return file;
 }
 
-/** The same network as an ONNX model of pictures, and a drawn digit. @throws FileError if the sample is not there */
-export async function pictureSample(): Promise<{ readonly model: File; readonly picture: File }> {
+/** Data to run a sample with, by its file, until they are taken. */
+const data = new WeakMap<File, readonly File[]>();
+
+/** Takes the data that a sample came with: each time that it is fetched, once. Undefined for other files. */
+export function takeSampleData([file]: readonly object[]): readonly File[] | undefined {
+  const found = data.get(file as File);
+  data.delete(file as File);
+  return found;
+}
+
+/** The same network as an ONNX model of pictures, which comes with a drawn digit. @throws FileError if the sample is not there */
+export async function pictureSample(): Promise<File[]> {
   const [sample, { onnxOfDigits, drawnDigit }] = await Promise.all([sampleFile(), import('./digits-onnx.js')]);
   const model = new File([onnxOfDigits(await sample.arrayBuffer())], 'digits.onnx');
   names.set(model, 'picture');
-  return { model, picture: await drawnDigit() };
+  data.set(model, [await drawnDigit()]);
+  return [model];
 }
 
 /** Fetches the folder of the language model of the front page. @throws FileError if it is not there */
@@ -48,7 +59,7 @@ export const storyteller = (): Promise<File[]> =>
 
 const samples = {
   digits: async () => [await sampleFile()],
-  picture: async () => [(await pictureSample()).model],
+  picture: pictureSample,
   storyteller,
 } as const;
 export type SampleName = keyof typeof samples;

@@ -42,7 +42,8 @@ export function dataOptions({ 'chunk-size': chunkSize, 'max-tokens': maxTokens, 
 /** A number with its standard error, in digits that the error leaves. */
 function withError({ value, error }: LanguageEvaluation['perplexity']): string {
   if (!Number.isFinite(error)) return value.toPrecision(5);
-  const digits = error > 0 ? Math.min(8, Math.max(0, 2 - Math.ceil(Math.log10(error)))) : 4;
+  if (error === 0) return Number(value.toPrecision(5)).toString();
+  const digits = Math.min(8, Math.max(0, 2 - Math.ceil(Math.log10(error))));
   return `${value.toFixed(digits)} ± ${error.toFixed(digits)}`;
 }
 

@@ -23,7 +23,7 @@ export interface ComparedTensor {
   readonly name: string;
   /** The shape that both have. */
   readonly shape: readonly number[];
-  /** Its type in the first model; I4 or I8 for packed codes. */
+  /** Its type in the first model, as reports call it: I4 for packed codes, `Q4 (32)` for blocks of 32. */
   readonly a: string;
   /** Its type in the second model, likewise. */
   readonly b: string;
@@ -214,14 +214,16 @@ async function compareOpen(a: Opened, b: Opened, options: WorkOptions): Promise<
   // Report each pair, and all of them without single numbers that stand for infinity.
   const allSums = new Float64Array(sumCount);
   let allElements = 0;
-  const tensors = pairs.map(([{ name, shape, type }, other], i): ComparedTensor => {
+  const tensors = pairs.map((pair, i): ComparedTensor => {
+    const [{ name, shape }] = pair;
     const [found, n] = [sums.of(i) ?? new Float64Array(sumCount), elementsOf(shape)];
     if (!standsForInfinity(n, normOf(found))) {
       addSums(allSums, found);
       allElements += n;
     }
     const error = measuresOf(found, n);
-    return { name, shape, a: type, b: other.type, error, mismatched: mismatched[i] ?? 0 };
+    const [a, b] = pair.map(({ form }) => codecOf(form).label(form)) as [string, string];
+    return { name, shape, a, b, error, mismatched: mismatched[i] ?? 0 };
   });
   return {
     tensors,

@@ -47,12 +47,15 @@ export async function inspectModel(file: ModelInput, options: OpenOptions = {}):
       break;
     }
     options.signal?.throwIfAborted();
+    // Tensors that are put together out of single elements have a source each, and lie in the first file.
+    const apart = new Set(stored.flatMap(({ rearranged, file }) => (rearranged === true ? [file] : [])));
+    const own = new Map([...files.keys()].filter((index) => !apart.has(index)).map((index, place) => [index, place]));
     return {
       format: format.name as ModelFormat,
       bytes,
-      files: files.map(({ name }) => name ?? ''),
+      files: [...own.keys()].map((index) => files[index]?.name ?? ''),
       tensors: stored.map(({ name, dtype, shape, bytes: size, byteOffset, file: index }) => {
-        return { name, dtype, shape, bytes: size, byteOffset, file: index };
+        return { name, dtype, shape, bytes: size, byteOffset, file: own.get(index) ?? 0 };
       }),
       metadata,
       ...(conversion && { conversion }),

@@ -207,7 +207,7 @@ export function totalsOf(tensors: readonly PlannedTensorInfo[], bytesBefore: num
 
 /**
  * The reason why a tensor stays as it is: the kind with its data, such as `{ kind: 'rank', rank: 1 }`, and the same in a few words, such as
- * `1-D`. Programs decide by the kind, never by the text.
+ * `a vector`. Programs decide by the kind, never by the text.
  */
 export type KeptReason = (SharedReason | FormatReason | ConversionReason) & {
   /** The reason in a few words. */

@@ -60,10 +60,10 @@ type WordsOf<Kind extends SharedKind> = string | ((reason: Extract<SharedReason,
 
 /** Words in reports. */
 const words: { readonly [Kind in SharedKind]: WordsOf<Kind> } = {
-  rule: 'rule',
+  rule: 'by a rule',
   copy: 'copy',
   sameType: 'same type',
-  rank: ({ rank }) => (rank === 0 ? 'scalar' : `${rank}-D`),
+  rank: ({ rank }) => ['a single number', 'a vector'][rank] ?? `${rank} dimensions`,
   empty: 'empty',
   dtype: ({ dtype }) => `${dtype} is not converted`,
   nonFloat: 'not a float',

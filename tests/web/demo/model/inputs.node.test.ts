@@ -1,4 +1,5 @@
 // Inputs of ONNX models on the page: sizes of dimensions, arrays and pictures.
+import { readFileSync } from 'node:fs';
 import * as ort from 'onnxruntime-web/wasm';
 import type { Page } from 'playwright';
 import { describe, expect, it } from 'vitest';
@@ -50,7 +51,7 @@ describe('the shape of pictures', () => {
   });
 });
 
-it('offers sizes that the model leaves open as fields, once it has run', async () => {
+it('offers sizes that the model leaves open as fields, once it has run, and folds norms by samples', async () => {
   await openWith(onnx.product('MatMul', [96, 64], ['n', 96], ['n', 64])());
   expect(await page.locator('[name="outputs-size"]').count()).toBe(0);
   await compare();
@@ -67,6 +68,39 @@ it('offers sizes that the model leaves open as fields, once it has run', async (
   await page.setInputFiles('#outputs-file', fileOf('mine.npy', array));
   await compare();
   expect(await text('outputs-basis')).toBe('Inputs from mine.npy: x (3 × 96).');
+
+  // Samples move a large channel from a norm into the weights behind it, as in the package.
+  const width = 32;
+  const scaled = (name: string, dims: readonly number[], seed: number, factor: number) => {
+    const values = onnx.weights(width * (dims[1] ?? 1), seed).map((value, i) => {
+      const channel = dims.length === 1 ? i : Math.floor(i / width);
+      return (dims.length === 1 ? 1 + value : value) * (channel === 5 ? factor : 1);
+    });
+    return onnx.tensor({ name, dims, raw: onnx.rawOf(values) });
+  };
+  const model = onnx.model({
+    nodes: [
+      { op: 'LayerNormalization', in: ['x', 'g', 'b'], out: ['n'] },
+      { op: 'MatMul', in: ['n', 'w'], out: ['y'] },
+    ],
+    initializers: [scaled('g', [width], 1, 300), scaled('b', [width], 2, 300), scaled('w', [width, width], 3, 1 / 300)],
+    inputs: [['x', ['rows', width]]],
+    outputs: [['y', ['rows', width]]],
+  });
+  const samples = npy('<f4', '(8, 4, 32)', onnx.weights(8 * 4 * width, 9, 1).buffer);
+  await page.setInputFiles('#file', fileOf('norms.onnx', model));
+  await expect.poll(() => text('model-name')).toBe('norms.onnx');
+  await page.click('#more summary');
+  await page.setInputFiles('#data-file', fileOf('samples.npy', samples));
+  await expect
+    .poll(() => text('data-words'))
+    .toBe('1 norm folded by the samples in samples.npy, which brings the outputs closer.');
+  expect(await text('model-command')).toContain('--to q8 --fold-outliers --samples samples.npy');
+  const [saved] = await Promise.all([page.waitForEvent('download'), page.click('#model-run')]);
+  ort.env.wasm.numThreads = 1;
+  const run = { runtime: ort, samples: { files: new File([samples], 'samples.npy') } };
+  const folded = await quantizeModel(model, { to: 'q8', foldOutliers: true, run, workers: 0 });
+  expect(Buffer.compare(readFileSync(await saved.path()), await folded.bytes())).toBe(0);
 });
 
 it('runs a model of pictures on a picture of the visitor', async () => {

@@ -37,6 +37,8 @@ describe('programs', () => {
     expect(programsOf({ format: 'gguf' }, undefined).has('transformers.js')).toBe(false);
     // Programs of diffusion models are those of their architecture.
     expect(programsOf(model, 'flux').has('stable-diffusion.cpp')).toBe(true);
+    for (const name of ['vLLM', 'mlx-lm', 'transformers'])
+      expect(programsOf(model, 'flux').has(name), name).toBe(false);
     expect(programs.has('stable-diffusion.cpp')).toBe(false);
   });
 });

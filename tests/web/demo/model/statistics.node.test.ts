@@ -22,6 +22,9 @@ it('names statistics in the command and the code, and leaves them out of links',
     "--method gptq --moments 'a b.gguf'",
   );
   expect(hashOf('gguf', choice)).toBe('');
+  const folds = { ...initialChoice('onnx'), statistics: { ...statistics, method: 'fold', norms: [{}] } } as const;
+  expect(commandOf('m.onnx', 'onnx', folds)).toMatch(/--to q8 --fold-outliers --samples 'a b\.gguf'$/);
+  expect(codeOf('m.onnx', 'onnx', folds)).toContain('foldOutliers: true,\n  run: { samples: { files: "a b.gguf" } },');
 });
 
 it('makes an importance matrix from a story, and quantizes by it with the bytes of the package', async () => {

@@ -21,7 +21,7 @@ it('opens the language model of the site, with which it writes', async () => {
   page = await site.open('model/');
   await page.click('#sample-story');
   await page.waitForSelector('#write:visible');
-  expect(await facts()).toMatch(/^safetensors · 38 tensors · /);
+  expect([await name(), await facts()]).toEqual(['storyteller', expect.stringMatching(/^safetensors · 38 tensors · /)]);
   expect(await page.isEnabled('#write-run')).toBe(true);
 });
 
@@ -31,6 +31,10 @@ it('opens the digits as an ONNX model, which reads pictures as the network does'
   await page.waitForSelector('#outputs:visible');
   expect(await facts()).toMatch(/^ONNX · 8 tensors · /);
   await expect.poll(() => page.textContent('#outputs')).toMatch(/digit-\d\.png/);
+  // A reload fetches the sample again, with its picture.
+  await expect.poll(() => page.evaluate(() => typeof history.state.kept)).toBe('string');
+  await page.reload();
+  await expect.poll(() => page.textContent('#outputs').catch(() => '')).toMatch(/digit-\d\.png/);
   const file = new Uint8Array(readFileSync(sample)).buffer;
   const model = onnxOfDigits(file);
   ort.env.wasm.numThreads = 1;

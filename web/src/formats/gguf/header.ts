@@ -313,7 +313,7 @@ async function tensorEntry(reader: HeaderReader, index: number, names: Set<strin
 export async function readGguf(source: ByteSource): Promise<GgufHeader> {
   const reader = new HeaderReader(source);
   // Read magic, version and counts.
-  await reader.need(24, 'the start');
+  await reader.need(24, 'the header');
   if (reader.u32() !== 0x46554747) reader.fail("the file does not begin with 'GGUF'", 0);
   const version = reader.u32();
   if (version !== 2 && version !== 3) {

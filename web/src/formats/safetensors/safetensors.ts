@@ -9,6 +9,7 @@ import type { FilePlan, Format, LogicalTensor, OpenModel, Reader, SourceTensor }
 import { checkRules, checkStatistics, optionTable, type Rule } from '../options.js';
 import { plainTensor } from '../tensors.js';
 import { readStatistics } from '../weight-statistics.js';
+import { diffusionArchitectures } from './diffusion.js';
 import { apartNotes, withoutStacks } from './experts.js';
 import { fusedUnit } from './keep.js';
 import { type Fields, fieldsInJson, type SafetensorsChoices, type StoredModel } from './layouts/layout.js';
@@ -348,7 +349,8 @@ export function safetensorsReaders(to: string, file: string, architecture?: stri
   };
   const code = `import { readFloats } from 'scalepoint/model';\nconst { data, shape } = await readFloats('${file}', 'NAME.weight');`;
   const own = targetRows.get(to)?.layout?.readers?.(file);
-  const known = own?.filter((reader) => architecture !== '' || !reader.code.includes('FOLDER')) ?? [everywhere];
+  const isLanguage = architecture !== '' && !diffusionArchitectures.some(({ name }) => name === architecture);
+  const known = own?.filter((reader) => isLanguage || !reader.code.includes('FOLDER')) ?? [everywhere];
   return [...known, { program: 'Scalepoint', code }];
 }
 
