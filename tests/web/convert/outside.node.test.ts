@@ -317,8 +317,8 @@ describe('a format and a codec from outside', () => {
     const { tensors, skipped } = await compareModels(file, made, { workers: 0 });
     expect(skipped).toEqual([]);
     expect(tensors).toMatchObject([
-      { name: 'a', a: 'F32', b: 'SHARE' },
-      { name: 'b', a: 'F32', b: 'SHARE' },
+      { name: 'a', a: 'F32', b: 'SHARE100' },
+      { name: 'b', a: 'F32', b: 'SHARE100' },
     ]);
     // b lies on the levels: 10, -5 and 2.5 are 100, -50 and 25 hundredths of 10. The others are half a level off at most.
     expect(tensors[1]?.error.maxAbsoluteError).toBe(0);
