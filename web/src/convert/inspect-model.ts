@@ -47,8 +47,8 @@ export async function inspectModel(file: ModelInput, options: OpenOptions = {}):
       break;
     }
     options.signal?.throwIfAborted();
-    // Tensors that are put together out of single elements have a source each, and lie in the first file.
-    const apart = new Set(stored.flatMap(({ rearranged, file }) => (rearranged === true ? [file] : [])));
+    // Tensors that are put together out of single elements have a source each behind the first file, which holds them.
+    const apart = new Set(stored.flatMap(({ rearranged, file }) => (rearranged === true && file > 0 ? [file] : [])));
     const own = new Map([...files.keys()].filter((index) => !apart.has(index)).map((index, place) => [index, place]));
     return {
       format: format.name as ModelFormat,
