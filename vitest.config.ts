@@ -40,8 +40,9 @@ export default defineConfig({
     // Files share processes and pages: loading everything again for each of them takes a quarter of the time of all.
     isolate: false,
     // The engine collects garbage on the thread that makes it: helpers take a sixth more of the processors, which other files need.
+    // A heap that begins with half a gigabyte spares most passes over all objects: bytes of models would ask for one again and again.
     // It optimizes wasm functions after ten times as much work as usual: most tests end before that pays, above all in onnxruntime.
-    execArgv: ['--single-threaded-gc', '--wasm-tiering-budget=18000000'],
+    execArgv: ['--single-threaded-gc', '--initial-heap-size=512', '--wasm-tiering-budget=18000000'],
     sequence: { sequencer: ProjectOrder },
     // Projects load the same modules, each by a server of its own. Files that did not change are compiled once for all of them and all runs.
     experimental: { fsModuleCache: true, fsModuleCachePath: file('./build/test/modules') },
