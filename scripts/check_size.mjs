@@ -13,7 +13,7 @@ import { fileURLToPath } from 'node:url';
 import { brotliCompressSync, constants } from 'node:zlib';
 
 /** Most bytes of the packed package. */
-const packedBudget = 2_671_000;
+const packedBudget = 2_672_000;
 
 /** Most bytes after brotli. */
 export const budgets = {
@@ -28,7 +28,7 @@ export const budgets = {
   /** The JavaScript that an app which inspects, plans, quantizes, compares and verifies model files loads at once, without the worker. */
   models: 127_000,
   /** The same with all that it loads on demand, except what runs models in onnxruntime. */
-  allModels: 301_000,
+  allModels: 301_200,
 };
 
 /** Matches JavaScript that compiles code from a string, which a strict Content-Security-Policy forbids. */

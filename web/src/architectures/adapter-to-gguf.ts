@@ -36,8 +36,7 @@ function matricesOf({ name, form, parts }: LogicalTensor): Matrices | undefined 
   const [pair, ...others] = pairs as [LowRankPair];
   if (others.length > 0)
     refuse('several adapters change it, and a file of llama.cpp holds one: convert each alone', name);
-  if (pair.magnitude !== undefined)
-    refuse('its adapter is DoRA, whose lengths of rows a file of llama.cpp cannot hold: merge it into the model', name);
+  if (pair.magnitude !== undefined) refuse('its adapter is DoRA, which a file of llama.cpp cannot hold', name);
   if (pair.middle !== undefined) refuse('its adapter has three matrices, and llama.cpp takes two', name);
   const { rank, turned, strength, alpha, root } = pair;
   const roles = lowRankRoles(0);

@@ -407,7 +407,7 @@ export async function outwardFolder(gguf: GgufModel, takers?: FileFacts['takers'
   if (lost !== undefined)
     refuse(
       `models of the architecture ${show(architecture)} cannot be turned back into a folder: the tensor ${quoted(lost.name)} holds -exp(x) in ` +
-        'place of each x, which is rounded; start from the folder of the model',
+        'place of each x, which is rounded',
       lost.name,
     );
   const all = families.filter((one) => one.architecture === architecture);

@@ -106,7 +106,7 @@ describe('config.json', () => {
     for (const [name, advice] of [
       ['MPNetModel', 'ONNX'],
       ['KimiK3ForCausalLM', 'residuals of attention'],
-      ['Rwkv6ForCausalLM', 'RWKV 6'],
+      ['Rwkv6ForCausalLM', 'the names and the order of its tensors'],
       ['HYV4ForCausalLM', 'convert_hf_to_gguf.py'],
       ['TalkieForCausalLM', 'the names and the order of its tensors are not known here'],
       ['FalconMambaForCausalLM', 'convert_hf_to_gguf.py'],

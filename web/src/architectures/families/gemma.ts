@@ -641,8 +641,7 @@ function readGemma4(draft: Draft, drafts = false): Details {
 
 /** Centroids of the tokens, which choose those that the head computes. */
 const masked = /^masked_embedding\./;
-const maskedNote =
-  "the centroids that choose which tokens the head computes are left out, as llama.cpp's converter does: it computes all of them";
+const maskedNote = 'the head computes all tokens: the centroids that choose some of them are left out';
 
 /** Small models that draft the tokens of Gemma 4, beside which they run (--model-draft). */
 const gemma4Assistant: ModelClass = {

@@ -151,21 +151,12 @@ export function outwardClass(
 /** Models that mlx-lm loads, by the `model_type` of config.json. */
 export const knownModels: KnownModels = Object.assign({}, ...families.map(({ mlx }) => mlx));
 
-/** What is missing for some architectures. */
-const missing: readonly (readonly [names: RegExp, what: string])[] = [
-  [/^KimiK3/, 'experts of fewer elements, and residuals of attention'],
-  [/^(Rwkv|RWKV)/, 'the layers of RWKV 6 and of hybrids with RWKV'],
-];
-
 /** The reason for an architecture that is missing, with advice. */
 function reasonFor(name: string): string {
   if (name.startsWith('MPNet'))
     return 'llama.cpp has no graph for MPNet; export it to ONNX, and quantize that file here';
-  const [, what = 'the names and the order of its tensors'] = missing.find(([names]) => names.test(name)) ?? [];
-  return (
-    `${what} are not known here; ` +
-    "if llama.cpp's convert_hf_to_gguf.py converts it to a GGUF file, that can be quantized here"
-  );
+  const what = name.startsWith('KimiK3') ? 'residuals of attention' : 'the names and the order of its tensors';
+  return `${what} are not known here; a GGUF file of llama.cpp's convert_hf_to_gguf.py can be quantized here`;
 }
 
 /** Reads a model of a known class. */

@@ -37,12 +37,12 @@ const renames: readonly (readonly [from: RegExp | string, to: string])[] = [
 const headEpsilon = 64e-5;
 
 /** The elements of a narrow matrix that the others are made of, by the rule of the first models. */
-const ranks = {
-  decay: ['lora_rank_decay', 'decay_low_rank_dim', 0.5, 1.8],
-  iclr: ['lora_rank_iclr', 'a_low_rank_dim', 0.5, 1.8],
-  value_residual_mix: ['lora_rank_value_residual_mix', 'v_low_rank_dim', 0.5, 1.3],
-  gate: ['lora_rank_gate', 'gate_low_rank_dim', 0.8, 0.6],
-} as const;
+const ranks = [
+  ['lora_rank_decay', 'decay_low_rank_dim', 0.5, 1.8],
+  ['lora_rank_iclr', 'a_low_rank_dim', 0.5, 1.8],
+  ['lora_rank_value_residual_mix', 'v_low_rank_dim', 0.5, 1.3],
+  ['lora_rank_gate', 'gate_low_rank_dim', 0.8, 0.6],
+] as const;
 
 export const rwkv7: ModelClass = {
   architecture: 'rwkv7',
@@ -76,15 +76,11 @@ export const rwkv7: ModelClass = {
   },
   details({ config, sizes, names }) {
     const { hidden } = sizes;
-    config.only('num_heads', sizes.heads);
-    const values = config.get('value_dim');
-    if (Array.isArray(values) && values.some((n) => n !== hidden))
-      unsupportedConfig(`value_dim is ${show(values)}; llama.cpp computes values of ${hidden} elements`);
-    const rankOf = ([name, other, power, factor]: (typeof ranks)[keyof typeof ranks]) =>
+    const rankOf = ([name, other, power, factor]: (typeof ranks)[number]) =>
       config.maybeWhole(name) ??
       config.maybeWhole(other) ??
       32 * Math.max(1, Math.round((hidden ** power * factor) / 32));
-    const [decay, iclr, residual, gate] = Object.values(ranks).map(rankOf) as [number, number, number, number];
+    const [decay, iclr, residual, gate] = ranks.map(rankOf) as [number, number, number, number];
     const isTurned = !names.some((name) => name.includes('_lora.lora'));
     const isJoined = names.some((name) => name.endsWith('.x_x'));
     const from = (name: string) => ({ from: `attention.${name}`, whole: '.weight' as const, squeezed: true as const });

@@ -13,27 +13,22 @@ export const rwkvFile = 'rwkv_vocab_v20230424.txt';
 /** The token "\n\n", which ends a turn. */
 const turnEnd = 261;
 
-const escapes: Readonly<Record<string, string>> = {
-  ...{ a: '\x07', b: '\b', f: '\f', n: '\n', r: '\r', t: '\t', v: '\v', '\\': '\\', "'": "'", '"': '"' },
-};
+const escapes: Readonly<Record<string, string>> = { n: '\n', r: '\r', t: '\t', '\\': '\\', "'": "'", '"': '"' };
 
 /** The bytes of a Python literal, of text or of bytes; undefined for anything else. */
 function bytesOfLiteral(literal: string): Uint8Array | undefined {
   const [, ofBytes, , body] = /^(b?)(['"])(.*)\2$/s.exec(literal) ?? [];
   if (body === undefined) return undefined;
   let isBad = false;
-  const text = body.replace(
-    /\\(x[\da-fA-F]{2}|u[\da-fA-F]{4}|U[\da-fA-F]{8}|[0-7]{1,3}|.)|\\$/gs,
-    (_, code: string = '') => {
-      const [, kind, digits = ''] = /^([xuU])([\da-fA-F]+)$/.exec(code) ?? [];
-      const value = kind === undefined ? Number.parseInt(code, 8) : Number.parseInt(digits, 16);
-      const isOwn = kind === undefined || kind === 'x' || ofBytes === '';
-      if (escapes[code] !== undefined) return escapes[code];
-      if (isOwn && value <= 0x10ffff) return String.fromCodePoint(value);
-      isBad = true;
-      return '';
-    },
-  );
+  const text = body.replace(/\\(x[\da-fA-F]{2}|u[\da-fA-F]{4}|U[\da-fA-F]{8}|.)|\\$/gs, (_, code: string = '') => {
+    const [, kind, digits = ''] = /^([xuU])([\da-fA-F]+)$/.exec(code) ?? [];
+    const value = Number.parseInt(digits, 16);
+    const isOwn = kind === 'x' || ofBytes === '';
+    if (escapes[code] !== undefined) return escapes[code];
+    if (isOwn && value <= 0x10ffff) return String.fromCodePoint(value);
+    isBad = true;
+    return '';
+  });
   if (isBad) return undefined;
   if (ofBytes === '') return new TextEncoder().encode(text);
   const bytes = Array.from(text, (character) => character.charCodeAt(0));

@@ -41,7 +41,7 @@ const ends: readonly (readonly [end: RegExp, part: AdapterPart, isPeft: boolean]
 
 /** Kinds of adapters that are not merged, by the names of their tensors. */
 const strangers: readonly (readonly [name: RegExp, kind: string])[] = [
-  [/\.dora_scale\b/, 'DoRA with scales, which tools divide by different lengths'],
+  [/\.dora_scale\b/, 'DoRA with scales'],
   [/\.hada_[wt]\d/, 'LoHa'],
   [/\.lokr_[wt]\d/, 'LoKr'],
   [/\.(oft|boft)_|\.oft_blocks$/, 'OFT'],
