@@ -22,7 +22,7 @@ set(small_glue -sENVIRONMENT=web -sINCOMING_MODULE_JS_API=[instantiateWasm,print
 
 # Code that is called once a tile, and the calls themselves, are kept small. Loops over elements stay fast.
 set(small ${sources_same})
-list(FILTER small INCLUDE REGEX "/codecs/")
+list(FILTER small INCLUDE REGEX "/(codecs|calibration)/")
 list(FILTER small EXCLUDE REGEX "block_fit")
 list(REMOVE_ITEM sources_same ${small})
 

@@ -198,6 +198,11 @@ bool BlockFeedbackGrid::choose(size_t row, size_t group, const float* x, const f
   return true;
 }
 
+float BlockFeedbackGrid::rescale(size_t row, size_t group, float scale) {
+  if (is_super(rule_) || rule_.values == loops::Values::kE2M1) return 0;
+  return block(row, group).d = as_half(scale);
+}
+
 void BlockFeedbackGrid::write(size_t row, const uint8_t* codes, std::byte* blocks) const {
   const auto [elements, bytes] = block_size(rule_.type);
   // The code of the lowest level, which is 0 in a row.

@@ -39,6 +39,8 @@ class BlockFeedbackGrid final : public FeedbackGrid {
   bool begin(size_t row, size_t outer, const float* x, const float* weights, size_t n) override;
   bool choose(size_t row, size_t group, const float* x, const float* weights, size_t n, RowGrid& grid) override;
 
+  float rescale(size_t row, size_t group, float scale) override;
+
   /// Writes the blocks of a row. @param codes of the row
   void write(size_t row, const uint8_t* codes, std::byte* blocks) const;
 

@@ -11,14 +11,18 @@ namespace {
 using loops::kFeedbackRows;
 using loops::kSpan;
 
+/// Least gain of another scale, as a share of the squares of what a group adds to outputs.
+constexpr float kLeastGain = 0x1p-22f;
+
 /// Sizes that follow from a matrix and its grid.
 struct Form {
-  size_t columns, group, outer;
+  size_t columns, group, outer, groups;
 
   Form(size_t columns_of_matrix, const FeedbackGrid& grid)
       : columns(columns_of_matrix),
         group(grid.group_size() == 0 ? columns : std::min(grid.group_size(), columns)),
-        outer(std::min(std::max(grid.outer_size(), group), columns)) {}
+        outer(std::min(std::max(grid.outer_size(), group), columns)),
+        groups(group == 0 ? 0 : (columns + group - 1) / group) {}
 };
 
 /// Goes through a matrix from left to right: over columns that share scales, over spans of them, and over four rows at a time.
@@ -39,13 +43,15 @@ class Quantizer {
     x_ = outer_ + padded(rows_) * form.outer;
     original_ = x_ + kFeedbackRows * kSpan;
     within_ = original_ + kFeedbackRows * kSpan;
-    line_ = within_ + kSpan * kSpan;
+    steps_ = within_ + kSpan * kSpan;
+    moved_ = steps_ + kSpan;
+    line_ = moved_ + kSpan;
     grids_ = reinterpret_cast<RowGrid*>(line_ + form.outer);
   }
 
   [[nodiscard]] static size_t scratch_size(size_t rows, const Form& form) {
-    return padded(rows) * (form.columns + form.outer) + 2 * kFeedbackRows * kSpan + kSpan * kSpan + form.outer +
-           rows * (sizeof(RowGrid) / sizeof(float));
+    return padded(rows) * (form.columns + form.outer) + 2 * kFeedbackRows * kSpan + kSpan * (kSpan + 2) + form.outer +
+           rows * form.groups * (sizeof(RowGrid) / sizeof(float));
   }
 
   Status run() {
@@ -70,7 +76,95 @@ class Quantizer {
     return Status::kOk;
   }
 
+  /// See refine_codes. @param added to the diagonal of H
+  void refine(const float* moments, float added) {
+    const size_t n = form_.columns;
+    // The errors of all codes, in the order of columns.
+    order_ = nullptr;
+    std::fill(errors_, errors_ + padded(rows_) * n, 0.0f);
+    for (size_t i = 0; i < rows_ * n; i++) {
+      const RowGrid& grid = grid_at(i / n, i % n / form_.group);
+      errors_[i] = w_[i] - (grid.scale * step_of(grid, codes_[i]) - grid.offset);
+    }
+    for (int pass = 0; pass < kRefinements; pass++) {
+      for (size_t first = 0; first < n;) {
+        const size_t group = first / form_.group, end = std::min(n, (group + 1) * form_.group),
+                     span = std::min(kSpan, end - first);
+        const float* const h = moments + first * n;
+        // An error of column i moves the minimum along column j by that of i times L[i, j] / L[j, j].
+        for (size_t i = 0; i < span; i++) {
+          for (size_t j = 0; j < span; j++) {
+            const float own = h[j * n + first + j] + added;
+            within_[i * span + j] = i == j ? own : own > 0 ? h[j * n + first + i] / own : 0;
+          }
+        }
+        for (size_t row = 0; row < rows_; row += kFeedbackRows) {
+          // The products of errors and L.
+          const float* const errors = errors_ + row * n;
+          gather(row, first, span, original_);
+          for (size_t i = 0; i < span * kFeedbackRows; i++) {
+            x_[i] = added * errors[i % kFeedbackRows * n + first + i / kFeedbackRows];
+          }
+          loops::pass_errors_on(errors, n, h, n, n, span, x_);
+          if (span == end - group * form_.group) fit_scales(row, first, span, group);
+          // What round_span takes: the minimum along each column, without what it will add.
+          for (size_t j = 0, at = 0; j < span; j++) {
+            const float own = within_[j * span + j], share = own > 0 ? 1 / own : 0;
+            for (size_t r = 0; r < kFeedbackRows; r++, at++) {
+              float sum = x_[at] * share - errors[r * n + first + j];
+              for (size_t i = 0; i < j; i++) sum -= errors[r * n + first + i] * within_[i * span + j];
+              x_[at] = original_[at] + sum;
+            }
+          }
+          round(row, first, span, group);
+        }
+        first += span;
+      }
+    }
+  }
+
  private:
+  /// restored = scale * step - offset.
+  [[nodiscard]] float step_of(const RowGrid& grid, uint8_t code) const {
+    return grid_.levels() != nullptr ? grid_.levels()->values[code] : static_cast<float>(code) + grid.low;
+  }
+
+  /// Fits the scales of a group of four rows, and changes their errors and x_ with them.
+  void fit_scales(size_t row, size_t first, size_t span, size_t group) {
+    for (size_t r = 0; r < kFeedbackRows && row + r < rows_; r++) {
+      RowGrid& grid = grid_at(row + r, group);
+      if (grid_.levels() != nullptr ? grid.scale == 0 : grid.low == grid.high) continue;
+      const size_t at = (row + r) * form_.columns + first;
+      for (size_t i = 0; i < span; i++) steps_[i] = step_of(grid, codes_[at + i]);
+      // With a scale that is larger by d, the error changes by d (d * square - 2 * slope).
+      float slope = 0, square = 0;
+      for (size_t j = 0; j < span; j++) {
+        float sum = steps_[j];
+        for (size_t i = 0; i < span; i++) sum += i == j ? 0 : steps_[i] * within_[i * span + j];
+        moved_[j] = sum * within_[j * span + j];
+        slope += steps_[j] * x_[j * kFeedbackRows + r];
+        square += steps_[j] * moved_[j];
+      }
+      const float scale = grid_.rescale(row + r, group, square > 0 ? grid.scale + slope / square : grid.scale);
+      const float more = scale - grid.scale, inverse = 1 / scale, gain = more * (2 * slope - more * square);
+      // Gains below the rounding errors of the sums change nothing.
+      if (!std::isfinite(scale) || !std::isfinite(inverse) || !(gain > kLeastGain * grid.scale * grid.scale * square)) {
+        (void)grid_.rescale(row + r, group, grid.scale);
+        continue;
+      }
+      grid.scale = scale;
+      grid.inverse = inverse;
+      for (size_t i = 0; i < span; i++) {
+        errors_[at + i] = w_[at + i] - (scale * steps_[i] - grid.offset);
+        x_[i * kFeedbackRows + r] -= more * moved_[i];
+      }
+    }
+  }
+
+  [[nodiscard]] RowGrid& grid_at(size_t row, size_t group) const {
+    return grids_[std::min(row, rows_ - 1) * form_.groups + group];
+  }
+
   /// The column that is rounded as number i.
   [[nodiscard]] size_t column(size_t i) const { return order_ == nullptr ? i : order_[i]; }
 
@@ -121,7 +215,7 @@ class Quantizer {
       const size_t size = std::min(form_.group, n - at);
       const float* const x = size <= kSpan ? x_ : outer(row);
       for (size_t r = 0; r < kFeedbackRows && row + r < rows_; r++) {
-        RowGrid& chosen = grids_[row + r] = {};
+        RowGrid& chosen = grid_at(row + r, column(first) / form_.group) = {};
         if (!take_line(x, r, size)) return false;
         if (!grid_.choose(row + r, column(first) / form_.group, line_, weights_ + first, size, chosen)) return false;
         chosen.inverse = chosen.scale == 0 && grid_.levels() != nullptr ? 0 : 1 / chosen.scale;
@@ -129,19 +223,24 @@ class Quantizer {
       }
     }
     // Round.
+    gather(row, first, span, original_);
+    round(row, first, span, column(first) / form_.group);
+    return true;
+  }
+
+  /// Rounds x_, which `span` columns of four rows have become, whose weights are original_.
+  void round(size_t row, size_t first, size_t span, size_t group) {
     loops::RowGrids grids = {};
     for (size_t r = 0; r < kFeedbackRows; r++) {
-      const RowGrid& grid = grids_[std::min(row + r, rows_ - 1)];
+      const RowGrid& grid = grid_at(row + r, group);
       grids.scale[r] = grid.scale;
       grids.inverse[r] = grid.inverse;
       grids.low[r] = grid.low;
       grids.high[r] = grid.high;
       grids.offset[r] = grid.offset;
     }
-    gather(row, first, span, original_);
     loops::round_span(x_, within_, span, grids, grid_.levels(), original_, errors_ + row * form_.columns + first,
                       codes_ + row * form_.columns + first, form_.columns, std::min(kFeedbackRows, rows_ - row));
-    return true;
   }
 
   /// Puts codes back in the order of columns.
@@ -168,7 +267,7 @@ class Quantizer {
   const float* weights_;
   const uint32_t* order_;
   uint8_t* codes_;
-  float *errors_, *outer_, *x_, *original_, *within_, *line_;
+  float *errors_, *outer_, *x_, *original_, *within_, *steps_, *moved_, *line_;
   RowGrid* grids_;
 };
 
@@ -182,6 +281,10 @@ bool LinearFeedbackGrid::choose(size_t row, size_t group, const float* x, const 
   scales_[row * groups_ + group] = chosen.scale;
   zero_points_[row * groups_ + group] = chosen.zero_point;
   return true;
+}
+
+float LinearFeedbackGrid::rescale(size_t row, size_t group, float scale) {
+  return scales_[row * groups_ + group] = codes_.store == nullptr ? scale : codes_.store(scale);
 }
 
 size_t feedback_scratch_size(size_t rows, size_t columns, const FeedbackGrid& grid) noexcept {
@@ -202,6 +305,23 @@ Status quantize_with_feedback(std::span<const float> w, size_t columns, Feedback
   return Quantizer(w, form, grid, feedback.data(), weights.data(), order.empty() ? nullptr : order.data(), scratch.data(),
                    codes.data())
       .run();
+}
+
+Status refine_codes(std::span<const float> w, size_t columns, FeedbackGrid& grid, std::span<const float> moments, double damping,
+                    std::span<float> scratch, std::span<uint8_t> codes) noexcept {
+  if (columns == 0) return Status::kBadLayout;
+  const Form form(columns, grid);
+  const size_t rows = w.size() / columns;
+  if (w.size() % columns != 0 || moments.size() != columns * columns || codes.size() != w.size() ||
+      scratch.size() < feedback_scratch_size(rows, columns, grid)) {
+    return Status::kSizeMismatch;
+  }
+  if (rows == 0) return Status::kOk;
+  double trace = 0;
+  for (size_t i = 0; i < columns; i++) trace += moments[i * (columns + 1)];
+  const auto added = static_cast<float>(damping * trace / static_cast<double>(columns));
+  Quantizer(w, form, grid, nullptr, nullptr, nullptr, scratch.data(), codes.data()).refine(moments.data(), added);
+  return Status::kOk;
 }
 
 }  // namespace scalepoint

@@ -53,6 +53,12 @@ class FeedbackGrid {
     return false;
   }
 
+  /// Replaces the scale of a row's group by one near `scale` that the form holds, and returns it. 0: the form keeps its scales.
+  virtual float rescale(size_t row, size_t group, float scale) {
+    (void)row, (void)group, (void)scale;
+    return 0;
+  }
+
  protected:
   ~FeedbackGrid() = default;
 
@@ -75,6 +81,7 @@ class LinearFeedbackGrid final : public FeedbackGrid {
         zero_points_(zero_points) {}
 
   bool choose(size_t row, size_t group, const float* x, const float* weights, size_t n, RowGrid& grid) override;
+  float rescale(size_t row, size_t group, float scale) override;
 
  private:
   WeightedGrid codes_;
@@ -98,5 +105,16 @@ class LinearFeedbackGrid final : public FeedbackGrid {
                                             std::span<const float> feedback, std::span<const float> weights,
                                             std::span<float> scratch, std::span<uint8_t> codes,
                                             std::span<const uint32_t> order = {}) noexcept;
+
+/// Lowers the output errors of the codes that quantize_with_feedback made, (w - q) (H + d I) (w - q)', group by group from left to right,
+/// kRefinements times: fits the scale of a group by least squares where the form takes another one, then rounds each of its columns to
+/// what is nearest to the minimum along it. Each step keeps what would not get better.
+///   moments   H, columns * columns, symmetric
+///   damping   d = damping * mean of the diagonal of H
+///   w, columns, grid, scratch, codes: as quantize_with_feedback left them
+/// Status:  kBadLayout if there are no columns; kSizeMismatch.
+[[nodiscard]] Status refine_codes(std::span<const float> w, size_t columns, FeedbackGrid& grid, std::span<const float> moments,
+                                  double damping, std::span<float> scratch, std::span<uint8_t> codes) noexcept;
+inline constexpr int kRefinements = 2;
 
 }  // namespace scalepoint

@@ -35,8 +35,9 @@ class FedForm {
   bool turned_;
 };
 
-/// Encodes whole rows, which OutputJudge chooses to be with feedback or without. All are without if passed-on errors leave the range of the
-/// form. Makes all parts, wanted or not. A measured tile has the errors of outputs before and after.
+/// Encodes whole rows, which OutputJudge chooses to be without feedback, with it, or refined where groups share no scales. All are without
+/// if passed-on errors leave the range of the form. Makes all parts, wanted or not. A measured tile has the errors of outputs before and
+/// after.
 /// Status: those of the form, of take_input_rows and of Arena; kBadLayout if there are no columns; kNonFinite if errors of outputs are not
 ///         finite.
 [[nodiscard]] Status encode_fed_rows(const Tile& tile, FedForm& form, FeedbackGrid& grid, const Moments& moments, Arena& arena,

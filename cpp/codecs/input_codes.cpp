@@ -240,20 +240,29 @@ Status pass_errors_on(std::span<const float> w, const InputMatrix& matrix, Feedb
   const size_t columns = matrix.columns, groups = matrix.groups();
   room.judge.judge_plain(y);
   const Status status = with_grid(matrix, room.made, [&](FeedbackGrid& grid) {
-    return quantize_with_feedback(w, columns, grid, {moments.feedback, columns * columns}, {moments.weights, columns},
-                                  room.scratch, {room.made.codes, w.size()},
-                                  {moments.order, moments.order == nullptr ? 0 : columns});
+    const std::span<uint8_t> codes = {room.made.codes, w.size()};
+    const Status fed = quantize_with_feedback(w, columns, grid, {moments.feedback, columns * columns}, {moments.weights, columns},
+                                              room.scratch, codes, {moments.order, moments.order == nullptr ? 0 : columns});
+    if (fed != Status::kOk) return fed;
+    for (const bool refined : {false, true}) {
+      if (refined) {
+        const Status done =
+            refine_codes(w, columns, grid, {moments.moments, columns * columns}, moments.damping, room.scratch, codes);
+        if (done != Status::kOk) return done;
+      }
+      restore(matrix, room.made, y);
+      room.judge.judge_fed(y);
+      for (size_t row = 0; row < matrix.rows; row++) {
+        if (!room.judge.is_fed(row)) continue;
+        std::copy_n(room.made.codes + row * columns, columns, plain.codes + row * columns);
+        std::copy_n(room.made.scales + row * groups, groups, plain.scales + row * groups);
+        std::copy_n(room.made.zero_points + row * groups, groups, plain.zero_points + row * groups);
+      }
+    }
+    return Status::kOk;
   });
   // Weights that leave float32 on the way keep their codes.
   if (status != Status::kOk) return status == Status::kOverflow ? Status::kOk : status;
-  restore(matrix, room.made, y);
-  room.judge.judge_fed(y);
-  for (size_t row = 0; row < matrix.rows; row++) {
-    if (!room.judge.is_fed(row)) continue;
-    std::copy_n(room.made.codes + row * columns, columns, plain.codes + row * columns);
-    std::copy_n(room.made.scales + row * groups, groups, plain.scales + row * groups);
-    std::copy_n(room.made.zero_points + row * groups, groups, plain.zero_points + row * groups);
-  }
   restore(matrix, plain, y);
   return Status::kOk;
 }

@@ -46,7 +46,7 @@ struct InputCodes {
 ///   w     rows * columns, finite, and so are the scales of their whole ranges
 ///   sums  if not null: their errors; with moments also the errors of outputs
 /// Scales and zero points have the least weighted error among those that search_weighted_scale tries and that of search_qparams, as they are
-/// stored. With moments, OutputJudge chooses the rows that take codes with errors passed on.
+/// stored. With moments, OutputJudge chooses the rows that take codes with errors passed on, and refined ones.
 /// Status:  kBadLayout for float zero points of longer groups; kNonFinite if errors of outputs are not finite; those of Arena.
 [[nodiscard]] Status make_input_codes(std::span<const float> w, const InputMatrix& matrix, Arena& arena, InputCodes& result,
                                       ErrorSums* sums) noexcept;

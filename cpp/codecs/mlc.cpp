@@ -301,6 +301,10 @@ class FedCodes final : public FeedbackGrid, public FedForm {
     return std::isfinite(scale);
   }
 
+  float rescale(size_t row, size_t group, float scale) override {
+    return scales_[row * columns_ / kGroup + group] = stored_scale(scale, form_.scale_type());
+  }
+
   Status encode_plain(const Tile& tile, Arena& arena, Encoded& result) override {
     return encode(tile, form_.codes, arena, result);
   }

@@ -297,6 +297,10 @@ class FedCodes final : public FeedbackGrid, public FedForm {
     return std::isfinite(line.scale) && std::isfinite(line.bias);
   }
 
+  float rescale(size_t row, size_t group, float scale) override {
+    return lines_[row * groups() + group].scale = stored_scale(scale, form_.codes.scale);
+  }
+
   Status encode_plain(const Tile& tile, Arena& arena, Encoded& result) override {
     return encode(tile, form_.codes, arena, result);
   }

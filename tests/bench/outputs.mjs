@@ -1,10 +1,11 @@
 // Measures the outputs of quantized language models on texts that they were not calibrated on: the divergence of the next token from the original.
 //
 //   npm run build && SCALEPOINT_SAMPLES=... node tests/bench/outputs.mjs [--model FOLDER ...] [--types Q4_K_M,Q2_K] [--ways plain,importance,gptq]
-//                                                                        [--seeds 3] [--tokens 4096] [--bits 5,6]
+//                                                                        [--seeds 3] [--tokens 4096] [--bits 5,6] [--base DIST]
 //
 // Types are those of GGUF, or targets of safetensors, such as mlx-4bit:32 with a size of groups behind it; their linear weights are restored into
-// a folder of floats. A way may have options of GPTQ behind it, such as gptq:damping=0.03 or gptq:heldBack=0.25.
+// a folder of floats. A way may have options of GPTQ behind it, such as gptq:damping=0.03 or gptq:heldBack=0.25. The way `base` is GPTQ by
+// another build of the package, whose folder is DIST.
 //
 // A model is a folder of a small llama; without one, TinyStories of the samples. (teach_llama.mjs makes another one.) Each seed draws texts of
 // 256 tokens from the model: `tokens` to calibrate, and as many others to judge. Embeddings and the output stay float16. Columns: bits for each
@@ -14,7 +15,8 @@
 
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { basename, join } from 'node:path';
+import { basename, join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 import {
   calibrateModel,
@@ -40,6 +42,11 @@ const ways = {
   best: () => ({ search: 'best' }),
   'best+importance': ({ importance }) => ({ search: 'best', importance }),
   gptq: ({ statistics }) => ({ method: 'gptq', moments: statistics }),
+  base: async ({ statistics, base }) => ({
+    method: 'gptq',
+    moments: await statistics.moments.blob(),
+    quantize: base.quantizeModel,
+  }),
   stored: ({ statistics }) => ({ method: 'gptq', moments: statistics, order: 'stored' }),
 };
 
@@ -112,15 +119,15 @@ function bitsOf({ tensors }) {
  * Divergences of a model of a type of GGUF, or of a target of safetensors, whose name has a lower-case letter.
  * @param {string} folder @param {Uint8Array} file the model in float32 @param {string} type @param {object} options @param {Uint32Array[]} texts
  */
-async function judgedAs(folder, file, type, options, texts) {
+async function judgedAs(folder, file, type, { quantize = quantizeModel, ...options }, texts) {
   const [to, size] = type.split(':');
   if (!/[a-z]/.test(to)) {
-    const made = await quantizeModel(file, { to, rules, ...options });
+    const made = await quantize(file, { to, rules, ...options });
     return { kl: await divergences(await made.bytes(), file, texts), bits: bitsOf(made.report) };
   }
   const granularity = size === undefined ? {} : { granularity: { kind: 'per-group', groupSize: Number(size) } };
   const config = JSON.parse(readFileSync(join(folder, 'config.json'), 'utf8'));
-  const made = await quantizeModel(folder, { to, ...granularity, config, ...options });
+  const made = await quantize(folder, { to, ...granularity, config, ...options });
   const source = join(folder, 'model.safetensors');
   const work = mkdtempSync(join(tmpdir(), 'outputs-'));
   try {
@@ -172,8 +179,10 @@ async function main() {
       seeds: { type: 'string', default: '3' },
       tokens: { type: 'string', default: '4096' },
       bits: { type: 'string' },
+      base: { type: 'string' },
     },
   });
+  const base = values.base && (await import(pathToFileURL(resolve(values.base, 'model.js')).href));
   for (const folder of values.model) {
     const { file, cases } = await prepared(folder, { seeds: Number(values.seeds), tokens: Number(values.tokens) });
     const judged = cases.length * cases[0].texts.length;
@@ -192,7 +201,7 @@ async function main() {
         const { heldBack, ...others } = options;
         for (const { statisticsOf, importance, texts } of cases) {
           const statistics = await statisticsOf(heldBack);
-          const given = { ...ways[name]({ importance, statistics }), ...others };
+          const given = { ...(await ways[name]({ importance, statistics, base })), ...others };
           const judged = await judgedAs(folder, file, to, given, texts);
           found[way].push(judged.kl);
           bits = judged.bits;

@@ -174,6 +174,16 @@ TEST(Factor, RefusesBadArguments) {
   EXPECT_EQ(factor_moments(h, 2, 0, scratch, feedback, std::span(weights).first(1), used), Status::kSizeMismatch);
 }
 
+/// H in float32, with both halves.
+std::vector<float> both_halves(const std::vector<double>& h, size_t columns) {
+  std::vector<float> all(columns * columns);
+  for (size_t i = 0; i < all.size(); i++) {
+    const size_t a = i / columns, b = i % columns;
+    all[i] = static_cast<float>(h[std::max(a, b) * columns + std::min(a, b)]);
+  }
+  return all;
+}
+
 struct Quantized {
   std::vector<uint8_t> codes;
   std::vector<float> scales, zero_points;
@@ -187,8 +197,9 @@ struct GridChoice {
   bool search = true;
 };
 
+/// @param h null: codes are not refined
 Quantized quantize(const std::vector<float>& w, size_t columns, const GridChoice& grid, const Factored& factored,
-                   const std::vector<uint32_t>& order = {}) {
+                   const std::vector<uint32_t>& order = {}, const std::vector<double>* h = nullptr) {
   const size_t rows = w.size() / columns, groups = grid.group_size == 0 ? 1 : (columns + grid.group_size - 1) / grid.group_size;
   Buffer<uint8_t> codes(w.size());
   Buffer<float> scales(rows * groups), zero_points(rows * groups);
@@ -196,6 +207,9 @@ Quantized quantize(const std::vector<float>& w, size_t columns, const GridChoice
   Buffer<float> scratch(feedback_scratch_size(rows, columns, linear));
   const Status status = quantize_with_feedback(Buffer<float>(w), columns, linear, Buffer<float>(factored.feedback),
                                                Buffer<float>(factored.weights), scratch, codes, order);
+  if (h != nullptr) {
+    EXPECT_EQ(refine_codes(Buffer<float>(w), columns, linear, both_halves(*h, columns), 0.01, scratch, codes), Status::kOk);
+  }
   return {codes.values(), scales.values(), zero_points.values(), status};
 }
 
@@ -340,6 +354,24 @@ TEST(Feedback, LosesLessOnOutputs) {
         const double with = output_error(w, restored(quantize(w, columns, grid, factored), columns, grid), h, columns);
         const double without = output_error(w, restored(quantize(w, columns, grid, nothing), columns, grid), h, columns);
         EXPECT_LT(with, without / 2) << bits << " bits";
+        // Nothing about the outputs that codes were made for gets worse, but for sums in float32.
+        std::vector<double> damped = h;
+        double trace = 0;
+        for (size_t i = 0; i < columns; i++) trace += h[i * columns + i];
+        for (size_t i = 0; i < columns; i++) damped[i * columns + i] += 0.01 * trace / static_cast<double>(columns);
+        const auto order = order_of(std::vector<float>(factored.weights.rbegin(), factored.weights.rend()), {32, 0});
+        for (const auto& given : {std::vector<uint32_t>(), order}) {
+          const std::vector<float> first = restored(quantize(w, columns, grid, factored, given), columns, grid),
+                                   refined = restored(quantize(w, columns, grid, factored, given, &h), columns, grid);
+          for (size_t row = 0; row < rows; row++) {
+            const auto of_row = [&](const std::vector<float>& x) {
+              return std::vector<float>(x.begin() + row * columns, x.begin() + (row + 1) * columns);
+            };
+            EXPECT_LE(output_error(of_row(w), of_row(refined), damped, columns),
+                      output_error(of_row(w), of_row(first), damped, columns) * (1 + 1e-4));
+          }
+          EXPECT_LT(output_error(w, refined, damped, columns), 0.97 * output_error(w, first, damped, columns)) << bits << " bits";
+        }
       }
     }
   }
@@ -374,6 +406,10 @@ TEST(Feedback, RefusesBadArguments) {
   EXPECT_EQ(quantize_with_feedback(w, 8, grid, feedback, weights, scratch, std::span(codes).first(15)), Status::kSizeMismatch);
   EXPECT_EQ(quantize_with_feedback(w, 8, grid, feedback, weights, std::span(scratch).first(9), codes), Status::kSizeMismatch);
   EXPECT_EQ(quantize_with_feedback(w, 8, grid, feedback, std::span(weights).first(7), scratch, codes), Status::kSizeMismatch);
+  EXPECT_EQ(refine_codes(w, 0, grid, feedback, 0, scratch, codes), Status::kBadLayout);
+  EXPECT_EQ(refine_codes(w, 8, grid, std::span(feedback).first(63), 0, scratch, codes), Status::kSizeMismatch);
+  EXPECT_EQ(refine_codes(w, 8, grid, feedback, 0, std::span(scratch).first(9), codes), Status::kSizeMismatch);
+  EXPECT_EQ(refine_codes(w, 8, grid, feedback, 0, scratch, std::span(codes).first(15)), Status::kSizeMismatch);
   // Passed-on errors beyond float32.
   std::fill(feedback.begin(), feedback.end(), 3e38f);
   w.assign(16, 1e20f);
@@ -394,6 +430,11 @@ class Recorder final : public FeedbackGrid {
     grids.resize(std::max(grids.size(), row * groups_ + group + 1));
     grids[row * groups_ + group] = grid;
     return ok;
+  }
+  float rescale(size_t row, size_t group, float scale) override {
+    const float stored = form_.rescale(row, group, scale);
+    if (stored != 0) grids[row * groups_ + group].scale = stored;
+    return stored;
   }
   std::vector<RowGrid> grids;
 
@@ -427,14 +468,19 @@ std::vector<float> block_weights(size_t n, uint32_t seed) {
 /// The blocks that are written restore the values that errors were taken from.
 TEST(BlockGrids, WriteWhatWasRounded) {
   for (const size_t columns : {256, 512}) {
-    const Factored factored = factor(moments_of(correlated(2 * columns, columns, 5), columns), columns, 0.01);
+    const std::vector<double> moments = moments_of(correlated(2 * columns, columns, 5), columns);
+    const Factored factored = factor(moments, columns, 0.01);
+    const std::vector<float> h = both_halves(moments, columns);
     for (const BlockType type : kFeedbackTypes) {
       EXPECT_TRUE(has_feedback(type));
       // Any order that keeps groups together.
       std::vector<float> diagonal(columns);
       for (size_t i = 0; i < columns; i++) diagonal[i] = static_cast<float>(i * 37 % 101);
       const std::vector<uint32_t> order = order_of(diagonal, feedback_groups(type));
-      for (const bool falling : {false, true}) {
+      // Refined ones, too: scales of groups alone change.
+      for (const int how : {0, 1, 2, 3}) {
+        const bool falling = how % 2 == 1;
+        if (how > 1 && feedback_groups(type).outer != 0) continue;
         const size_t rows = columns == 256 ? 5 : 1;
         const std::vector<float> w = block_weights(rows * columns, static_cast<uint32_t>(columns + rows));
         const size_t blocks = columns / block_size(type).elements, bytes = blocks_bytes(type, columns);
@@ -447,6 +493,7 @@ TEST(BlockGrids, WriteWhatWasRounded) {
         ASSERT_EQ(quantize_with_feedback(Buffer<float>(w), columns, grid, factored.feedback, factored.weights, scratch, codes,
                                          falling ? order : std::vector<uint32_t>()),
                   Status::kOk);
+        if (how > 1) ASSERT_EQ(refine_codes(Buffer<float>(w), columns, grid, h, 0.01, scratch, codes), Status::kOk);
         for (size_t row = 0; row < rows; row++) {
           Buffer<std::byte> made(bytes);
           Buffer<float> restored_row(columns);

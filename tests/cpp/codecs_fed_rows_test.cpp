@@ -91,7 +91,8 @@ void check_form(const Codes& codes) {
   static const Independent independent(given.inputs);
   // With the moments 1, columns take no errors over, and D is 1: each group has the elements and the weights that it has without feedback, so
   // the same search finds its scale. OutputJudge then finds no row better, and all keep the bytes without feedback. Blocks of IQ4_XS have
-  // other grids, with room for growth; a row takes them only if its squared error gets smaller.
+  // other grids, with room for growth, and the lines of MLX are searched for in fewer steps than refinement takes; a row takes them only if
+  // its squared error gets smaller.
   const std::vector<float> alike(given.inputs, 1);
   const Result plain = made(given, codes, alike.data(), nullptr),
                unchanged = made(given, codes, alike.data(), &independent.moments);
@@ -101,7 +102,12 @@ void check_form(const Codes& codes) {
     else
       EXPECT_TRUE(same(plain.bytes, unchanged.bytes));
   } else {
-    EXPECT_TRUE(same(plain.bytes, unchanged.bytes));
+    constexpr bool is_mlx = std::is_same_v<Codes, Mlx>;
+    const double squares = plain.encoded.sums.squared_error;
+    if constexpr (is_mlx)
+      EXPECT_LE(unchanged.encoded.sums.squared_error, squares);
+    else
+      EXPECT_TRUE(same(plain.bytes, unchanged.bytes));
     // Where codes without feedback follow a rule, whose errors are larger in each row, those with feedback restore what the search makes. An
     // element within 2^-22 of the middle between two levels might go to either, as x / scale and x * (1 / scale) may differ in the last bit;
     // there are none here.
@@ -110,7 +116,11 @@ void check_form(const Codes& codes) {
       by_rule.form.search = false;
     else if constexpr (requires { by_rule.search; })
       by_rule.search = false;
-    EXPECT_EQ(plain.rows, made(given, by_rule, nullptr, &independent.moments).rows);
+    const Result others = made(given, by_rule, nullptr, &independent.moments);
+    if constexpr (is_mlx)
+      EXPECT_LE(others.encoded.sums.squared_error, squares);
+    else
+      EXPECT_EQ(plain.rows, others.rows);
   }
   // Rounding errors of one variance, each independent of the others, have the output error tr(H) of it without feedback, and the sum of D with
   // it. The grids of later groups become a little wider, by the errors that they take over, and inputs that D was not fitted to gain less: at

@@ -81,6 +81,11 @@ TEST(OutputJudge, chooses_rows_and_then_all_of_them) {
         judge.judge_plain(plain.data());
         for (size_t row = 0; row < rows; row++) EXPECT_FALSE(judge.is_fed(row));
         judge.judge_fed(fed.data());
+        std::vector<bool> chosen(rows);
+        for (size_t row = 0; row < rows; row++) chosen[row] = judge.is_fed(row);
+        // A further candidate that is better nowhere changes nothing.
+        judge.judge_fed(plain.data());
+        for (size_t row = 0; row < rows; row++) EXPECT_EQ(judge.is_fed(row), false);
 
         // Expect the choice of the sums in double.
         const std::vector<float>& judged = held_back == 0 ? h : other;
@@ -94,7 +99,7 @@ TEST(OutputJudge, chooses_rows_and_then_all_of_them) {
         if (columns > 1) EXPECT_EQ(takes, held_back != 2);
         for (size_t row = 0; row < rows; row++) {
           const bool is_fed = takes && better[row];
-          EXPECT_EQ(judge.is_fed(row), is_fed) << row;
+          EXPECT_EQ(chosen[row], is_fed) << row;
           const std::vector<float>& y = is_fed ? fed : plain;
           x += error_of(w, nullptr, row, judged, columns);
           before += error_of(w, &plain, row, judged, columns);

@@ -50,12 +50,16 @@ const groups = { kind: 'per-group', groupSize: 32 } as const;
 const channels = { kind: 'per-channel', axis: 0 } as const;
 const all = outputError(new Float32Array(weights.length));
 
-/** The codes of GPTQ as its paper has it, from left to right, with given scales: by the Cholesky factor of the inverse, in float64. */
+/**
+ * The codes of GPTQ as its paper has it, from left to right, with given scales: by the Cholesky factor of the inverse, in float64. Then moves
+ * each code twice to where the error is the least while all others stay.
+ */
 function textbook(scale: Float32Array, zeroPoint: Int32Array, low: number, high: number): Int32Array {
   const n = columns;
   const h = Array.from({ length: n }, (_, i) => Float64Array.from(moments.subarray(i * n, (i + 1) * n)));
   const mean = h.reduce((sum, row, i) => sum + row[i]!, 0) / n;
   for (let i = 0; i < n; i++) h[i]![i]! += 0.01 * mean;
+  const damped = h.map((row) => row.slice());
   // Invert by Gauss and Jordan.
   const inverse = h.map((_, i) => Float64Array.from({ length: n }, (__, j) => Number(i === j)));
   for (let i = 0; i < n; i++) {
@@ -85,6 +89,16 @@ function textbook(scale: Float32Array, zeroPoint: Int32Array, low: number, high:
       codes[row * n + i] = code;
       const e = (w[i]! - (code - zeroPoint[set]!) * scale[set]!) / u[i]![i]!;
       for (let j = i; j < n; j++) w[j]! -= e * u[i]![j]!;
+    }
+    const setOf = (i: number) => row * (n / 32) + Math.floor(i / 32);
+    const restoredAt = (i: number) => (codes[row * n + i]! - zeroPoint[setOf(i)]!) * scale[setOf(i)]!;
+    const errors = Float64Array.from({ length: n }, (_, i) => weights[row * n + i]! - restoredAt(i));
+    for (let step = 0; step < 2 * n; step++) {
+      const i = step % n;
+      const slope = errors.reduce((sum, e, j) => sum + e * damped[i]![j]!, 0);
+      const best = Math.round((restoredAt(i) + slope / damped[i]![i]!) / scale[setOf(i)]!) + zeroPoint[setOf(i)]!;
+      codes[row * n + i] = Math.min(Math.max(best, low), high);
+      errors[i] = weights[row * n + i]! - restoredAt(i);
     }
   }
   return codes;

@@ -346,9 +346,9 @@ const withGptq = { needs: [{ option: 'method', value: 'gptq' }] } as const;
 /** Options of error feedback. */
 export const feedbackEntries = {
   /**
-   * safetensors (integers, and small floats of 4 bits), GGUF and ONNX: `gptq` passes the error of each column on to those behind it, by the second moments in `moments`,
-   * which takes about twice the time. A row takes these codes only if its output gets better on the data that they are fitted to. A matrix,
-   * or a part of about a million weights of a larger one, takes them only if its outputs get better on held-back data, if `moments` has some.
+   * safetensors (integers, and small floats of 4 bits), GGUF and ONNX: `gptq` passes the error of each column on to those behind it, by the second moments in `moments`.
+   * Groups with scales of their own are then refined, in turn by scales and by codes, which takes at most as long again. A row takes these
+   * codes only if its output gets better on the data that they are fitted to. A matrix, or a part of about a million weights of a larger one, takes them only if its outputs get better on held-back data, if `moments` has some.
    * The report has the errors of outputs there, before and after. Types without it, such as IQ3_S, and weights without moments are rounded
    * to the nearest. A note names them, and in ONNX the weights of other nodes than MatMul and Gemm. Tasks take 20 K² bytes more memory for
    * K columns: 84 MB for 2,048.
