@@ -51,8 +51,8 @@ const gguf: readonly (readonly [Reason, string])[] = [
 ];
 
 const diffusion: readonly (readonly [Reason, string])[] = [
-  [{ kind: 'parameter' }, 'a parameter by itself'],
-  [{ kind: 'architecture' }, 'a float in this architecture'],
+  [{ kind: 'parameter' }, 'a parameter'],
+  [{ kind: 'architecture' }, 'kept in floats'],
 ];
 
 describe('the words of a reason', () => {

@@ -56,9 +56,9 @@ export function diffusionReaders(architecture: string, file: string): readonly R
 /** Words of reasons that formats do not share. */
 const reasonKinds = {
   /** Programs read its bytes directly. */
-  parameter: 'a parameter by itself',
+  parameter: 'a parameter',
   /** Listed by the tools for this architecture. */
-  architecture: 'a float in this architecture',
+  architecture: 'kept in floats',
 } as const;
 
 /** A reason that only diffusion models have. */

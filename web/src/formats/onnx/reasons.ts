@@ -145,7 +145,7 @@ type WordsOf<Kind extends OwnReason['kind']> =
 /** Words of each kind in reports. */
 const words: { readonly [Kind in OwnReason['kind']]: WordsOf<Kind> } = {
   small: 'small',
-  training: 'the model can be trained',
+  training: 'trainable',
   notRead: 'unused',
   output: 'an output',
   alsoOutput: 'also an output',
