@@ -73,6 +73,22 @@ export class HalfNodes {
     });
     this.#beyond = new Set(this.beyond.map(({ node }) => node));
     for (const node of this.#beyond) precise.add(node);
+    // onnxruntime (1.30) makes one node of a LayerNormalization that is spelled out, and moves a Cast in front of its factors away. Keep factors and
+    // offsets behind float32 in float32, or their types differ.
+    const isFloat = ({ node, graph }: NodeInGraph) =>
+      precise.has(node) || this.types.arithmetic(node, graph) !== 'half';
+    const readersOf = ({ node, graph }: NodeInGraph, opType: string) =>
+      graphs.uses(graph, node.outputs[0] ?? '').filter((use) => use.node.opType === opType);
+    for (const mean of nodes) {
+      if (mean.node.opType !== 'ReduceMean' || !isFloat(mean)) continue;
+      const scaled = readersOf(mean, 'Sub')
+        .filter(isFloat)
+        .flatMap((use) => readersOf(use, 'Div').filter(isFloat));
+      for (const factors of scaled.flatMap((use) => readersOf(use, 'Mul'))) {
+        precise.add(factors.node);
+        for (const { node } of readersOf(factors, 'Add')) precise.add(node);
+      }
+    }
     const floats = new Map<string, number>();
     this.floats = floats;
     for (const { node, graph } of nodes) {
