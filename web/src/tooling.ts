@@ -49,6 +49,7 @@ export {
 export { type Flag, flagWords, type NumberForm, readNumber, type Words } from './core/schema.js';
 export { show } from './core/show.js';
 export { nextTask } from './core/waiting.js';
+export { isUnsuited, isWithinErrors } from './evaluate/evaluate.js';
 export { mostHeldBytes } from './evaluate/forward.js';
 export { type OutputsKind, outputsKind } from './evaluate/outputs.js';
 export { type TokenizerContents, tokenizerOf } from './evaluate/texts.js';

@@ -15,8 +15,6 @@ export interface TextQuestion {
 
 /** Turns texts into tokens, and back. */
 interface ModelTokenizer {
-  /** Count of its tokens, as far as it lists them. */
-  readonly vocabulary: number;
   encode(text: string): readonly number[];
   decode(ids: readonly number[]): string;
 }
@@ -37,10 +35,7 @@ export async function tokenizerFor({
     : await tokenizerOf(inputOf(files));
   try {
     const made = new Tokenizer(contents?.tokenizer ?? {}, contents?.config ?? {});
-    // A list, or an object with the ids by their texts.
-    const { model } = (contents?.tokenizer ?? {}) as { readonly model?: { readonly vocab?: object } };
     return {
-      vocabulary: Object.keys(model?.vocab ?? {}).length,
       encode: (text) => made.encode(text, { add_special_tokens: false }).ids,
       decode: (ids) => made.decode([...ids], { skip_special_tokens: true, clean_up_tokenization_spaces: false }),
     };
@@ -72,15 +67,12 @@ async function builtInIds({ encode }: ModelTokenizer, isForStatistics: boolean):
   return isForStatistics ? encode(await textAt(new URL('./calibration.txt', import.meta.url))) : story;
 }
 
-/** Ids of a text's tokens, and the count of all tokens of the vocabulary. @param isForStatistics false to judge a result by them */
-export async function idsOf(
-  question: TextQuestion,
-  isForStatistics = false,
-): Promise<{ readonly ids: Uint32Array<ArrayBuffer>; readonly vocabulary: number }> {
+/** Ids of a text's tokens. @param isForStatistics false to judge a result by them */
+export async function idsOf(question: TextQuestion, isForStatistics = false): Promise<Uint32Array<ArrayBuffer>> {
   const { text, tokens } = question;
   const tokenizer = await tokenizerFor(question);
   const found = text === undefined ? await builtInIds(tokenizer, isForStatistics) : tokenizer.encode(await text.text());
   const ids = Uint32Array.from(found);
   if (ids.length < 8) throw new Error(`the text has ${ids.length} of the 8 tokens that are needed at least`);
-  return { ids: ids.subarray(0, tokens).slice(), vocabulary: tokenizer.vocabulary };
+  return ids.subarray(0, tokens).slice();
 }

@@ -25,7 +25,7 @@ async function hasGpu(): Promise<boolean> {
 
 async function judgeTexts(question: OutputsQuestion, onProgress: OnProgress): Promise<Judged> {
   // A text that cannot be read is found before the long part.
-  const { ids, vocabulary } = await idsOf(question);
+  const ids = await idsOf(question);
   const { result, bytes } = await makeResult(question, quantizing(onProgress));
   const run = question.needsRuntime ? { runtime: await loadedRuntime(false) } : undefined;
   const begin = performance.now();
@@ -41,7 +41,7 @@ async function judgeTexts(question: OutputsQuestion, onProgress: OnProgress): Pr
       onProgress({ step: 'layers', tokens: total, share });
     },
   });
-  return { bytes, seconds: (performance.now() - begin) / 1000, judgment: { kind: 'texts', figures, vocabulary } };
+  return { bytes, seconds: (performance.now() - begin) / 1000, judgment: { kind: 'texts', figures } };
 }
 
 async function judgeArrays(question: OutputsQuestion, onProgress: OnProgress): Promise<Judged> {

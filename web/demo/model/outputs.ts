@@ -1,7 +1,7 @@
 // Comparisons of outputs, as data: models that offer it, choices, and estimates of time.
 
 import type { LanguageComparison } from 'scalepoint/model';
-import type { RunReport } from '../../src/tooling.js';
+import { isUnsuited, isWithinErrors, type RunReport } from '../../src/tooling.js';
 import { formatCount } from '../shared/format.js';
 import type { VerticalAxis } from '../shared/lines.js';
 import type { ResultQuestion } from './made.js';
@@ -27,8 +27,7 @@ export type PlaceRun = PlaceReport['a'];
 
 /** The outputs of a result beside those of the original. */
 export type Judgment =
-  /** @param vocabulary count of its tokens */
-  | { readonly kind: 'texts'; readonly figures: LanguageComparison; readonly vocabulary?: number }
+  | { readonly kind: 'texts'; readonly figures: LanguageComparison }
   | { readonly kind: 'arrays'; readonly figures: RunReport };
 
 /** A type whose outputs were compared. */
@@ -114,28 +113,19 @@ const formatted = (value: number, digits: number) =>
     ? new Intl.NumberFormat('en', { maximumFractionDigits: 0 }).format(value)
     : value.toLocaleString('en', { minimumSignificantDigits: digits, maximumSignificantDigits: digits });
 
-/** A text with a perplexity of this share of a guess among all tokens does not suit a model. */
-const unsuitedShare = 0.5;
-/** A difference within this many standard errors is one that the text cannot tell. */
-const surelyErrors = 2;
-
 /** The perplexity before and after, as a clause. */
-function perplexityText(
-  {
-    perplexity: { value: after },
-    referencePerplexity: { value: before },
-    logDifference: { value: difference, error },
-  }: LanguageComparison,
-  vocabulary = 0,
-): string {
+function perplexityText(figures: LanguageComparison): string {
+  const { perplexity, referencePerplexity, vocabulary, logDifference } = figures;
+  const [before, after] = [referencePerplexity.value, perplexity.value];
   const [a, b] = pairText(before, after);
-  if (vocabulary > 0 && before >= unsuitedShare * vocabulary) {
+  if (isUnsuited(figures)) {
     return `this text does not suit the model, whose perplexity of ${a} is near that of a guess among its ${formatCount(vocabulary)} tokens`;
   }
   if (a === b) return `perplexity stays at ${a}`;
   const change = `perplexity ${after > before ? 'rises' : 'falls'} from ${a} to ${b}`;
-  const isSure = !(Math.abs(difference) <= surelyErrors * error);
-  return isSure ? change : `${change}, within two standard errors, so that this text cannot tell them apart`;
+  return isWithinErrors(logDifference)
+    ? `${change}, within two standard errors, so that this text cannot tell them apart`
+    : change;
 }
 
 /** The error of an output in relation to it, as a percentage. */
@@ -159,7 +149,7 @@ export function verdictOf(judgment: Judgment): string {
   if (judgment.kind === 'texts') {
     const { figures } = judgment;
     const same = `The next word that the model finds most likely is the same in ${places(figures.sameTop.value)}`;
-    return `${same}; ${perplexityText(figures, judgment.vocabulary)}.`;
+    return `${same}; ${perplexityText(figures)}.`;
   }
   const { figures } = judgment;
   const worst = worstOutput(figures);

@@ -15,7 +15,7 @@ interface StatisticsQuestion extends TextQuestion {
 
 async function make(question: StatisticsQuestion, onProgress: (share: number) => void): Promise<Blob> {
   const { files, wantsMoments } = question;
-  const { ids } = await idsOf(question, true);
+  const ids = await idsOf(question, true);
   const work = (workers: number) =>
     calibrateModel(inputOf(files), 'tokenized', {
       tokenizer: { encode: () => ids },

@@ -1,6 +1,6 @@
 /** The command `evaluate`: judges models on texts or samples. */
 import { evaluateModel, type LanguageData, type LanguageEvaluation } from '../model.js';
-import { whole, without } from '../tooling.js';
+import { isUnsuited, isWithinErrors, whole, without } from '../tooling.js';
 import { type dataFlags, evaluateFlags, type ValuesOf } from './flags.js';
 import { type Input, withInputs } from './input.js';
 import { checkFilesApart, type WrittenFile } from './overlap.js';
@@ -48,19 +48,27 @@ function withError({ value, error }: LanguageEvaluation['perplexity']): string {
 }
 
 function evaluationLines(a: string, b: string | undefined, found: LanguageEvaluation): string[] {
-  const { counted: tokens, chunks, perplexity, referencePerplexity, kl, sameTop } = found;
-  const lines = [
-    `${printable(a)}: ${countText(tokens, 'token')} of ${countText(chunks, 'chunk')} judged`,
-    `perplexity      ${withError(perplexity)}`,
-  ];
-  if (b === undefined || kl === undefined || referencePerplexity === undefined || sameTop === undefined) return lines;
+  const { counted: tokens, chunks, perplexity, referencePerplexity, kl, sameTop, logDifference } = found;
+  const lines = [`${printable(a)}: ${countText(tokens, 'token')} of ${countText(chunks, 'chunk')} judged`];
+  const doubts = isUnsuited(found)
+    ? [`the text does not suit the model: its perplexity is near that of a guess among its ${found.vocabulary} tokens`]
+    : [];
+  const own = `perplexity      ${withError(perplexity)}`;
+  if (b === undefined || kl === undefined || referencePerplexity === undefined || sameTop === undefined) {
+    return [...lines, own, ...doubts];
+  }
+  if (doubts.length === 0 && logDifference !== undefined && isWithinErrors(logDifference)) {
+    doubts.push('the perplexities differ by two standard errors at most: this text cannot tell them apart');
+  }
   const share = { value: 100 * sameTop.value, error: 100 * sameTop.error };
   return [
     ...lines,
+    `same top token  ${withError(share)} %`,
+    own,
     `reference       ${withError(referencePerplexity)}   ${printable(b)}`,
+    ...doubts,
     '',
     `KL divergence   ${withError(kl)}   median ${kl.median.toPrecision(3)}, 99 % below ${kl.percentile99.toPrecision(3)}, largest ${kl.max.toPrecision(3)}`,
-    `same top token  ${withError(share)} %`,
   ];
 }
 

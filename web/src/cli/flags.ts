@@ -418,7 +418,7 @@ export const evaluateFlags = {
   ),
   quiet,
   ...commonFlags(
-    '{ a, b, tokens, counted, chunks, perplexity, peakBytes }; with B also { referencePerplexity, kl, sameTop, logDifference }; with --data { a, b, samples, outputs, skippedOutputs, peakBytes }',
+    '{ a, b, tokens, counted, chunks, vocabulary, perplexity, peakBytes }; with B also { referencePerplexity, kl, sameTop, logDifference }; with --data { a, b, samples, outputs, skippedOutputs, peakBytes }',
   ),
 };
 

@@ -45,6 +45,8 @@ export interface LanguageEvaluation {
   readonly counted: number;
   /** Chunks of the text. */
   readonly chunks: number;
+  /** Tokens among which the model chooses. A guess among them has this perplexity. */
+  readonly vocabulary: number;
   /** e to the mean of -log(probability) of the tokens that count. */
   readonly perplexity: Estimate;
   /** The reference's, if there is one. */
@@ -68,6 +70,16 @@ export interface LanguageComparison extends LanguageEvaluation {
   /** Mean of log(perplexity) minus the reference's, over tokens. */
   readonly logDifference: Estimate;
 }
+
+/** A text with a perplexity of this share of a guess among all tokens does not suit a model. */
+const unsuitedShare = 0.5;
+
+/** True if a text does not suit a model: it is not in its language, or the tokenizer is another one's. The reference counts, if there is one. */
+export const isUnsuited = ({ perplexity, referencePerplexity, vocabulary }: LanguageEvaluation): boolean =>
+  (referencePerplexity ?? perplexity).value >= unsuitedShare * vocabulary;
+
+/** True if a text cannot tell two models apart by their perplexities: they differ by two standard errors at most. */
+export const isWithinErrors = ({ value, error }: Estimate): boolean => Math.abs(value) <= 2 * error;
 
 /** Logits of some tokens of a text: rows of the vocabulary. The memory may be used again. */
 type TakeLogits = (first: number, count: number) => Promise<Float32Array<ArrayBuffer>>;
@@ -384,7 +396,7 @@ async function judgeTexts(
   }
 
   // Sum up the figures.
-  const all = { tokens: cut.length, counted, chunks, perplexity: perplexityOf(ours) };
+  const all = { tokens: cut.length, counted, chunks, vocabulary, perplexity: perplexityOf(ours) };
   if (theirs === undefined) return all;
   const sorted = divergences.slice().sort();
   return {

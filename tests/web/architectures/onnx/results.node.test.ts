@@ -124,8 +124,10 @@ describe('the command line', () => {
       ['inspect', folderOf('q4')],
       ['evaluate', folderOf('q4'), folderOf('fp32'), '--text', join(place, 'text'), '--chunk-size', '64'],
       ['compare', folderOf('fp32'), folderOf('q4'), '--run'],
+      ['evaluate', folderOf('q4'), '--ids', join(place, 'ids'), '--chunk-size', '64'],
     ];
     writeFileSync(join(place, 'text'), story);
+    writeFileSync(join(place, 'ids'), Array.from({ length: 64 }, (_, i) => (i * 331) % 768).join(' '));
     const texts: string[] = [];
     for (const line of lines) {
       const { code, stderr, stdout } = await run(line, {}, place);
@@ -135,7 +137,11 @@ describe('the command line', () => {
     const same = [folderOf('fp32'), join(place, 'again')].map((one) => readFileSync(join(one, 'onnx/model.onnx')));
     expect(Buffer.compare(same[0]!, same[1]!)).toBe(0);
     expect(texts[1]).toContain('no problems found');
-    expect(texts[3]).toMatch(/KL divergence +0\.\d/);
+    expect(texts[3]).toMatch(/same top token .*\nperplexity .*\nreference .*\nKL divergence +0\.\d/s);
+    expect(texts[3]).not.toContain('does not suit');
     expect(texts[4]).toContain('logits');
+    expect(texts[5]).toContain(
+      '\nthe text does not suit the model: its perplexity is near that of a guess among its 768 tokens\n',
+    );
   });
 });

@@ -213,6 +213,7 @@ it('says that a preset changes nothing', async () => {
   const short = { 'a.weight': weights('F32', [2, 3]), 'b.weight': weights('F16', [2, 3]) };
   await openFile(fileOf('short.safetensors', safetensors(short)));
   await expect.poll(() => page.textContent('#model-name')).toBe('short.safetensors');
+  await small.waitFor();
   await expect.poll(() => small.textContent()).toContain('Changes nothing: no tensor fits this type.');
   await page.check('input[value="balanced"]', { force: true });
   // Layers of other kinds than linear ones are converted if that is asked for.
