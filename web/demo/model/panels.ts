@@ -187,8 +187,8 @@ export function startPanels(): Opening {
     const focus = (id: string) => byId(id, HTMLElement).focus({ preventScroll: true });
     if (isNew) {
       focus('model-name');
-      // The page may be scrolled, and the window small.
-      opened.scrollIntoView({ block: 'start' });
+      // The page may be scrolled, and the window small. What is wrong stands above the model.
+      (problem === undefined ? opened : problems).scrollIntoView({ block: 'start' });
     } else if (models !== undefined && models !== before?.several) focus('several-title');
     else if (model === undefined && models === undefined && (before?.model ?? before?.several) !== undefined)
       choose.focus();

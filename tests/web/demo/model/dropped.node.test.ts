@@ -146,6 +146,9 @@ it('names what a folder lacks once, and makes a type of its own format instead w
     await dropPaths(path);
     await expect.poll(() => page.textContent('#problems strong'), { message: name }).toBe(title);
     await expect.poll(() => page.locator('.offer-note').allTextContents()).toEqual(Array(3).fill(words));
+    // It is in view, above the model.
+    const top = () => page.$eval('#problems', (node) => node.getBoundingClientRect().top);
+    await expect.poll(top).toBeGreaterThanOrEqual(0);
     expect(await page.textContent('#problems')).not.toMatch(/damaged/);
     await page.click('#problems button:has-text("Make int8 safetensors instead")');
     await expect.poll(() => page.isEnabled('#model-run')).toBe(true);
