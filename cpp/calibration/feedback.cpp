@@ -107,7 +107,7 @@ class Quantizer {
           }
           loops::pass_errors_on(errors, n, h, n, n, span, x_);
           if (span == end - group * form_.group) fit_scales(row, first, span, group);
-          // What round_span takes: the minimum along each column, without what it will add.
+          // Prepare for round_span: the minimum along each column, without the part that it adds itself.
           for (size_t j = 0, at = 0; j < span; j++) {
             const float own = within_[j * span + j], share = own > 0 ? 1 / own : 0;
             for (size_t r = 0; r < kFeedbackRows; r++, at++) {

@@ -41,12 +41,12 @@ void combine(const float* middle, const float* down, const LowRank& pair, size_t
   }
 }
 
-/// Gives each row of y a length.
-Status set_lengths(const float* lengths, uint32_t rows, uint32_t columns, float* y) {
+/// Scales each row of y to its magnitude, the norm that DoRA trains.
+Status set_magnitudes(const float* magnitudes, uint32_t rows, uint32_t columns, float* y) {
   for (uint32_t row = 0; row < rows; row++, y += columns) {
     double squares = 0;
     for (uint32_t i = 0; i < columns; i++) squares += static_cast<double>(y[i]) * static_cast<double>(y[i]);
-    const auto factor = static_cast<float>(static_cast<double>(lengths[row]) / std::sqrt(squares));
+    const auto factor = static_cast<float>(static_cast<double>(magnitudes[row]) / std::sqrt(squares));
     if (!is_finite(factor)) return Status::kBadRange;
     for (uint32_t i = 0; i < columns; i++) y[i] *= factor;
   }
@@ -64,14 +64,14 @@ Status add_low_rank(const float* x, uint32_t rows, uint32_t columns, const LowRa
   if (!is_finite(factor)) return Status::kBadScale;
 
   // Read the matrices, and take all memory.
-  const float *up = nullptr, *down = nullptr, *middle = nullptr, *lengths = nullptr;
+  const float *up = nullptr, *down = nullptr, *middle = nullptr, *magnitudes = nullptr;
   const uint64_t down_rows = inner > 0 ? inner : rank, down_columns = inner > 0 ? columns / kernel : columns;
   Status status = read_matrix(pair.up, pair.up_type, rows, rank, arena, up);
   if (status == Status::kOk) status = read_matrix(pair.down, pair.down_type, down_rows, down_columns, arena, down);
   if (status == Status::kOk && inner > 0)
     status = read_matrix(pair.middle, pair.middle_type, rank * inner, kernel, arena, middle);
   if (status == Status::kOk && pair.magnitude.size > 0)
-    status = read_matrix(pair.magnitude, pair.magnitude_type, rows, 1, arena, lengths);
+    status = read_matrix(pair.magnitude, pair.magnitude_type, rows, 1, arena, magnitudes);
   if (status != Status::kOk) return status;
   auto* const turned_up = arena.take<float>(pair.turned ? rows * rank : 0);
   auto* const turned_down = arena.take<float>(pair.turned ? columns * rank : 0);
@@ -101,7 +101,7 @@ Status add_low_rank(const float* x, uint32_t rows, uint32_t columns, const LowRa
     }
     loops::add_panel_of_products(x + column, rows, n, columns, up, panel, terms, factor, y + column);
   }
-  return lengths == nullptr ? Status::kOk : set_lengths(lengths, rows, columns, y);
+  return magnitudes == nullptr ? Status::kOk : set_magnitudes(magnitudes, rows, columns, y);
 }
 
 }  // namespace scalepoint::codecs

@@ -1,4 +1,5 @@
-// Adapters of low rank, such as LoRA: a weight, to which the product of two narrow matrices is added. With DoRA, rows get a length, too.
+// Adapters of low rank, such as LoRA: a weight, to which the product of two narrow matrices is added. With DoRA, each row of
+// the sum has a trained norm, its magnitude.
 // Source: github.com/huggingface/peft 000b5847, src/peft/tuners/lora/layer.py, and 0a6cd5a4, dora.py there; Comfy-Org/ComfyUI 6f98b150, comfy/weight_adapter/lora.py.
 #pragma once
 
@@ -26,14 +27,14 @@ struct LowRank {
   double strength = 1;
   double alpha = 1;
   bool root = false;  ///< true: alpha is divided by the root of the rank
-  /// DoRA: a length for each row of the sum, which then has to be a whole row of the weight. Empty: rows keep theirs.
+  /// DoRA: a magnitude (norm) for each row of the sum, which then has to be a whole row of the weight. Empty: rows keep their norms.
   Bytes magnitude;
   ElementType magnitude_type = ElementType::kF32;
 };
 
 /// y = x + factor * (up * down), where factor is strength * (alpha / rank) in double, rounded to float32.
 ///
-/// With magnitudes, each row of y is then multiplied by magnitude / length, in double and rounded to float32, where length is the root of the
+/// With magnitudes, each row of y is then multiplied by magnitude / norm, in double and rounded to float32, where the norm is the root of the
 /// sum of its squares in double.
 ///
 /// Shape:   x and y hold rows * columns elements, row by row, and may be the same.

@@ -481,8 +481,13 @@ describe('adapters that are refused', () => {
       peftConfig(1, { peft_type: 'ADALORA' }),
       'kind ADALORA',
     ],
-    ['DoRA without lengths', peft, peftConfig(1, { use_dora: true }), 'lacks the lengths that use_dora asks for'],
-    ['lengths without DoRA', { ...peft, ...magnitudes(module, [8], 1) }, peftConfig(1), 'has lengths without use_dora'],
+    ['DoRA without magnitudes', peft, peftConfig(1, { use_dora: true }), 'lacks the magnitudes that use_dora asks for'],
+    [
+      'magnitudes without DoRA',
+      { ...peft, ...magnitudes(module, [8], 1) },
+      peftConfig(1),
+      'has magnitudes without use_dora',
+    ],
     [
       'DoRA of other rows',
       { ...peft, ...magnitudes(module, [7], 1) },

@@ -417,7 +417,7 @@ const rwkvVocabulary = rwkvLines.map(([line], i) => `${i + 1} ${line}\n`).join('
 let firstValues: readonly Vector[] = [];
 let inputBefore: Vector | undefined;
 
-/** What a token takes of the one before it. */
+/** Tokens mixed with those before them, by a share for each element. */
 const shifted = (read: Reader, name: string, x: readonly Vector[]) => {
   const share = Float64Array.from(read.get(name).values);
   return x.map((one, t) => add(one, multiply(share, add(x[t - 1] ?? scaled(one, 0), scaled(one, -1)))));

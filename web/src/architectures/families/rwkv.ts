@@ -9,7 +9,7 @@ import { type ModelClass, vocabularyOf } from '../huggingface/reading.js';
 import type { Row } from '../huggingface/tensors.js';
 import { anyLength } from './mamba.js';
 
-/** What tokens are mixed for, in the order of llama.cpp. */
+/** Uses of a token and the one before it, each with shares of its own, in the order of llama.cpp. */
 const mixes = ['r', 'w', 'k', 'v', 'a', 'g'];
 
 /** Names of folders in place of others, as llama.cpp's converter replaces them one after the other. */

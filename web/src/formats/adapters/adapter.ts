@@ -17,7 +17,7 @@ export interface AdapterLayer {
   readonly down: SourceTensor;
   readonly up: SourceTensor;
   readonly middle: SourceTensor | undefined;
-  /** DoRA: the lengths of the rows of the sum. */
+  /** DoRA: the magnitudes (norms) of the rows of the sum. */
   readonly magnitude: SourceTensor | undefined;
   /** True if both matrices are transposes, as for the weights of embeddings and of layers [inputs, outputs]. */
   readonly turned: boolean;
@@ -63,7 +63,7 @@ interface AdapterSettings {
   readonly root: boolean;
   /** True if weights are stored as [inputs, outputs], as those of GPT-2 are. */
   readonly turned: boolean;
-  /** True if rows get lengths (DoRA). */
+  /** True with magnitudes of rows (DoRA). */
   readonly dora: boolean;
 }
 
@@ -257,10 +257,10 @@ export async function readAdapter(
     }
     const turned = isEmbedding || settings?.turned === true;
     const root = given === undefined && settings?.root === true;
-    // Lengths are those of outputs, which are columns of a transposed weight.
+    // Magnitudes are those of outputs, which are columns of a transposed weight.
     const magnitude = parts.get('magnitude');
     if (settings?.dora !== undefined && settings.dora !== (magnitude !== undefined)) {
-      const has = settings.dora ? 'lacks the lengths that use_dora asks for' : 'has lengths without use_dora';
+      const has = settings.dora ? 'lacks the magnitudes that use_dora asks for' : 'has magnitudes without use_dora';
       return fail(`the layer ${quoted(module)} ${has}`, magnitude ?? up);
     }
     if (magnitude !== undefined && (turned || strength !== 1)) {

@@ -5,7 +5,7 @@
  */
 
 /**
- * A matrix of an adapter, the number that scales their product, or the lengths of rows (DoRA). `embeddingA` and `embeddingB` are the transposes of
+ * A matrix of an adapter, the number that scales their product, or the magnitudes of rows (DoRA). `embeddingA` and `embeddingB` are the transposes of
  * down and up.
  */
 export type AdapterPart = 'down' | 'up' | 'middle' | 'magnitude' | 'alpha' | 'embeddingA' | 'embeddingB';

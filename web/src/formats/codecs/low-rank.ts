@@ -41,7 +41,7 @@ export interface LowRankPair {
   readonly alpha: number;
   /** True if alpha is divided by the root of the rank. */
   readonly root: boolean;
-  /** DoRA: the type of the lengths that the rows of the sum get. */
+  /** DoRA: the type of the magnitudes of rows. */
   readonly magnitude?: LowRankType | undefined;
 }
 
@@ -173,7 +173,10 @@ export function lowRankCodec(codecOf: (form: Form) => Codec): Codec<LowRankForm>
           throw new ScalepointError('BAD_FILE', message);
         }
         if (status === StatusId.badRange)
-          throw new ScalepointError('BAD_FILE', 'an adapter (DoRA) gives a length to a row that has none in float32');
+          throw new ScalepointError(
+            'BAD_FILE',
+            'an adapter (DoRA) gives a magnitude to a row whose norm is 0 in float32',
+          );
         checkCall(status);
         x = y;
       }
